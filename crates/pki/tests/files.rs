@@ -1,4 +1,5 @@
 //! Files that change under a running process.
+#![expect(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
 use jiff::{SignedDuration, Timestamp};
 use strait_pki::{Ca, FileWatch, Identity, PkiError, Reloadable, follow_files};
