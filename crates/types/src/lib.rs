@@ -4,6 +4,7 @@
 //! Nothing here does I/O, and nothing knows Kubernetes beyond the form of its names.
 #![warn(missing_docs)]
 
+mod allow;
 mod cluster_name;
 mod exposure_table;
 mod join;
@@ -14,6 +15,7 @@ mod refusal;
 mod service_name;
 mod target;
 
+pub use allow::{AllowPattern, InvalidAllowPattern};
 pub use cluster_name::ClusterName;
 pub use exposure_table::{ExposedService, ExposureTable};
 pub use join::{
