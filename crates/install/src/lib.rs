@@ -6,12 +6,18 @@
 #![warn(missing_docs)]
 
 mod agent;
+mod agent_status;
 mod crds;
 mod hub;
+mod hub_info;
+mod join_record;
 mod object;
 mod pod;
 
 pub use agent::AgentInstall;
+pub use agent_status::{AgentState, AgentStatus};
 pub use crds::crds;
 pub use hub::{HubInstall, ServiceType};
+pub use hub_info::HubInfo;
+pub use join_record::{InvalidJoinRecord, JoinRecord};
 pub use object::{Kind, Object, Part};
