@@ -68,6 +68,26 @@ pub struct JoinAnswer {
     pub hubs: Vec<String>,
 }
 
+/// What an agent asks in a stream that it opens with target `control:renew`, before its certificate
+/// ends. The session says which cluster it is. On the stream, in both directions: a big-endian `u32`
+/// length, at most [`RenewRequest::MAX_BYTES`], then JSON; then FIN.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RenewRequest {
+    /// PEM certificate request with a new key.
+    pub csr: String,
+}
+
+/// What the hub answers to a [`RenewRequest`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RenewAnswer {
+    /// The new certificate.
+    Issued(JoinAnswer),
+    /// There is none, for this reason.
+    Refused(JoinRefusal),
+}
+
 /// Why the hub refuses a join. The text is the stable code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[serde(rename_all = "kebab-case")]
@@ -96,6 +116,14 @@ pub enum JoinRefusal {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("a join token has the form `<id>.<secret>`")]
 pub struct InvalidJoinToken;
+
+// === impl RenewRequest ===
+
+impl RenewRequest {
+    /// The longest JSON of a renewal that is sent or read, in bytes: bundles of hundreds of
+    /// certificates fit.
+    pub const MAX_BYTES: u32 = 1 << 20;
+}
 
 // === impl TokenId ===
 

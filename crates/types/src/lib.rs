@@ -20,7 +20,7 @@ pub use cluster_name::ClusterName;
 pub use exposure_table::{ExposedService, ExposureTable};
 pub use join::{
     InvalidJoinToken, JOIN_PATH, JoinAnswer, JoinCredential, JoinRefusal, JoinRequest, JoinToken,
-    TokenId,
+    RenewAnswer, RenewRequest, TokenId,
 };
 pub use label::InvalidLabel;
 pub use port::{InvalidPort, Port};

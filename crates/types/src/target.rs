@@ -31,6 +31,9 @@ pub enum Target {
     },
     /// `control:table`: the hub sends [`ExposureTable`](crate::ExposureTable)s.
     Table,
+    /// `control:renew`: the agent asks for its next certificate with a
+    /// [`RenewRequest`](crate::RenewRequest). The only target that an agent opens.
+    Renew,
     /// `probe:`: the agent connects to its API server and says whether that worked.
     Probe,
 }
@@ -81,6 +84,7 @@ impl FromStr for Target {
         let (scheme, rest) = text.split_once(':').ok_or(InvalidTarget::Form)?;
         match (scheme, rest) {
             ("control", "table") => Ok(Self::Table),
+            ("control", "renew") => Ok(Self::Renew),
             ("probe", "") => Ok(Self::Probe),
             ("tcp", rest) => tcp(rest),
             (scheme, _) => Err(InvalidTarget::Scheme(
@@ -99,6 +103,7 @@ impl fmt::Display for Target {
                 port,
             } => write!(f, "tcp:{service}.{namespace}:{port}"),
             Self::Table => f.write_str("control:table"),
+            Self::Renew => f.write_str("control:renew"),
             Self::Probe => f.write_str("probe:"),
         }
     }
@@ -150,6 +155,7 @@ mod tests {
             "tcp:search.default:https",
             "tcp:a.b:*",
             "control:table",
+            "control:renew",
             "probe:",
         ] {
             assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
