@@ -1,0 +1,14 @@
+//! What every role needs around its work: owned tasks, the clock, backoff, logs, health.
+#![warn(missing_docs)]
+
+pub mod admin;
+mod backoff;
+pub mod clock;
+mod signal;
+mod tasks;
+mod telemetry;
+
+pub use backoff::Backoff;
+pub use signal::stop_signal;
+pub use tasks::Tasks;
+pub use telemetry::{LogArgs, LogError, LogFormat};

@@ -1,0 +1,1 @@
+//! Carries sessions over real streams.
