@@ -167,6 +167,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_code_has_its_page() {
+        let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors/");
+        for code in RefusalCode::ALL {
+            let page = std::fs::read_to_string(format!("{pages}{code}.md")).unwrap();
+            assert!(page.starts_with(&format!("# {code}\n")), "{code}");
+        }
+    }
+
+    #[test]
     fn codes_are_distinct_and_survive_the_wire() {
         let texts: BTreeSet<_> = RefusalCode::ALL.iter().map(|c| c.as_str()).collect();
         assert_eq!(texts.len(), RefusalCode::ALL.len());
