@@ -1,1 +1,20 @@
-fn main() {}
+//! One binary: the roles that run in clusters, and the command line.
+
+use std::{
+    io::{IsTerminal, stderr, stdout},
+    process::ExitCode,
+};
+
+use strait_cli::Streams;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    // Libraries that make a TLS configuration of their own take the process's provider.
+    let _ = (*strait_pki::provider()).clone().install_default();
+    let streams = Streams {
+        out: &mut stdout(),
+        err: &mut stderr(),
+        err_is_terminal: stderr().is_terminal(),
+    };
+    ExitCode::from(strait_cli::run(std::env::args_os(), streams).await)
+}

@@ -1,0 +1,112 @@
+//! `strait proxy`.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use anyhow::Context;
+use serde::Serialize;
+use strait_pki::Bundle;
+
+use crate::{
+    args::{GlobalArgs, ProxyArgs},
+    cluster::Cluster,
+    failure::{Failure, WithHint},
+    printer::{Printer, Report},
+    proxy::{Credentials, Hub, LocalProxy},
+};
+
+#[derive(Debug, Serialize)]
+struct Listening {
+    proxy: String,
+    hub: Vec<String>,
+}
+
+pub(crate) async fn run(
+    global: &GlobalArgs,
+    args: &ProxyArgs,
+    printer: &mut Printer<'_>,
+) -> Result<(), Failure> {
+    if !args.listen.ip().is_loopback() && !args.allow_remote {
+        return Err(Failure::usage(format!(
+            "{} can be reached by others, who would act with your credentials",
+            args.listen
+        ))
+        .with_hint("`--allow-remote` means it"));
+    }
+    let cluster = Cluster::connect(global).await?;
+    let hub = Arc::new(hub(&cluster, args).await?);
+    let proxy = LocalProxy::bind(args.listen, Arc::clone(&hub))
+        .await
+        .with_context(|| format!("failed to listen on {}", args.listen))
+        .hint("`--listen 127.0.0.1:0` takes a free port")?;
+    let listening = Listening {
+        proxy: url(proxy.local_addr()),
+        hub: hub.addresses().to_vec(),
+    };
+    printer.report(args.format.output, &listening)?;
+    printer.say(&format!(
+        "reaching services through {} until Ctrl-C, for instance\n  curl --proxy {} http://SERVICE.NAMESPACE.CLUSTER/",
+        listening.hub.join(", "),
+        listening.proxy
+    ))?;
+    proxy.run(strait_runtime::stop_signal()).await;
+    Ok(())
+}
+
+async fn hub(cluster: &Cluster, args: &ProxyArgs) -> Result<Hub, Failure> {
+    let mut addresses: Vec<String> = args.hub.iter().cloned().collect();
+    let mut bundle = match &args.hub_ca {
+        Some(path) => Some(
+            std::fs::read_to_string(path)
+                .with_context(|| format!("failed to read `{}`", path.display()))?,
+        ),
+        None => None,
+    };
+    if addresses.is_empty() || bundle.is_none() {
+        let Some(info) = cluster.hub_info().await? else {
+            return Err(
+                Failure::new("this cluster has no hub, or the hub is not ready yet").with_hint(
+                    "`--context NAME` chooses another cluster, `--hub` and `--hub-ca` need none",
+                ),
+            );
+        };
+        if addresses.is_empty() {
+            addresses = info.addresses;
+        }
+        bundle = bundle.or(Some(info.ca_bundle));
+    }
+    let bundle = Bundle::from_pem(bundle.unwrap_or_default().as_bytes())
+        .context("failed to read the certificates that the hub's must chain to")?;
+    let credentials = Credentials::new(cluster.config().clone())
+        .await
+        .context("failed to get the credentials of the current context")?;
+    Ok(Hub::new(addresses, &bundle, credentials))
+}
+
+fn url(address: SocketAddr) -> String {
+    format!("http://{address}")
+}
+
+impl Report for Listening {
+    /// Lines for a shell.
+    fn table(&self) -> String {
+        let url = &self.proxy;
+        format!("export http_proxy={url} https_proxy={url} HTTPS_PROXY={url}\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_output_can_be_evaluated_by_a_shell() {
+        let listening = Listening {
+            proxy: url(SocketAddr::from(([127, 0, 0, 1], 3128))),
+            hub: vec!["hub:8443".to_owned()],
+        };
+        assert_eq!(
+            listening.table(),
+            "export http_proxy=http://127.0.0.1:3128 https_proxy=http://127.0.0.1:3128 HTTPS_PROXY=http://127.0.0.1:3128\n"
+        );
+    }
+}

@@ -1,0 +1,203 @@
+//! Streams through the hub, by CONNECT.
+
+use std::{io, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header::PROXY_AUTHORIZATION};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::{body::Incoming, client::conn::http1, upgrade::Upgraded};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use strait_pki::{Bundle, PkiError, ServerTrust, client_config};
+use strait_runtime::Tasks;
+use thiserror::Error;
+use tokio::{net::TcpStream, time::timeout};
+use tokio_rustls::TlsConnector;
+use tower::BoxError;
+
+use super::Credentials;
+
+/// How long one address of the hub may take to be reached, TLS included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the hub may take to open a stream: an agent's dial takes up to 10 s, and it waits up
+/// to 2 s for its table before that.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
+/// The longest body of a refusal that is passed on.
+const MAX_REFUSAL: usize = 64 << 10;
+
+/// Where the hub is, and who we are there.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    addresses: Vec<String>,
+    trust: ServerTrust,
+    credentials: Credentials,
+}
+
+/// Why the hub could not be asked.
+#[derive(Debug, Error)]
+pub(crate) enum HubError {
+    #[error("no address of the hub is known")]
+    NoAddress,
+    #[error("failed to connect to the hub at {address}")]
+    Connect { address: String, source: io::Error },
+    #[error("the hub at {address} did not answer within {} s", CONNECT_TIMEOUT.as_secs())]
+    Silent { address: String },
+    #[error("`{0}` is not an address")]
+    Address(String),
+    #[error("failed to set up TLS")]
+    Tls(#[source] PkiError),
+    #[error("failed to get the credentials of the kubeconfig")]
+    Credentials(#[source] BoxError),
+    #[error("the hub closed the connection")]
+    Closed(#[source] hyper::Error),
+    #[error("the hub did not open the stream within {} s", OPEN_TIMEOUT.as_secs())]
+    Slow,
+}
+
+/// What the hub answered.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    /// A stream to the service.
+    Stream(Upgraded),
+    /// Its refusal, as it is to be passed on.
+    Refused(Response<Bytes>),
+}
+
+// === impl Hub ===
+
+impl Hub {
+    pub(crate) fn new(addresses: Vec<String>, bundle: &Bundle, credentials: Credentials) -> Self {
+        let trust = ServerTrust::Roots(Arc::clone(bundle.roots()));
+        Self {
+            addresses,
+            trust,
+            credentials,
+        }
+    }
+
+    pub(crate) fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
+    /// Opens a stream to `authority`, `host:port`. Credentials that the hub refuses are got anew
+    /// and tried once more.
+    pub(crate) async fn open(&self, authority: &str, tasks: &Tasks) -> Result<Opened, HubError> {
+        let opened = self.open_once(authority, tasks).await?;
+        match opened {
+            Opened::Refused(refusal) if unauthenticated(refusal.status()) => {
+                let again = self.credentials.refused().await;
+                match again.map_err(|e| HubError::Credentials(e.into()))? {
+                    true => self.open_once(authority, tasks).await,
+                    false => Ok(Opened::Refused(refusal)),
+                }
+            }
+            opened => Ok(opened),
+        }
+    }
+
+    async fn open_once(&self, authority: &str, tasks: &Tasks) -> Result<Opened, HubError> {
+        let tls = self.connect().await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(tls))
+            .await
+            .map_err(HubError::Closed)?;
+        tasks.spawn_one(async move {
+            // Its end, good or bad, shows in the answer or in the stream.
+            let _ = connection.with_upgrades().await;
+        });
+        let bearer = self
+            .credentials
+            .bearer()
+            .await
+            .map_err(HubError::Credentials)?;
+        let asked = async {
+            let response = sender
+                .send_request(connect_request(authority, bearer))
+                .await;
+            answer(response.map_err(HubError::Closed)?).await
+        };
+        timeout(OPEN_TIMEOUT, asked)
+            .await
+            .unwrap_or(Err(HubError::Slow))
+    }
+
+    /// A TLS connection to the first address that answers.
+    async fn connect(&self) -> Result<tokio_rustls::client::TlsStream<TcpStream>, HubError> {
+        let mut config = client_config(&self.trust, None).map_err(HubError::Tls)?;
+        config.client_auth_cert_resolver = self
+            .credentials
+            .certificate()
+            .await
+            .map_err(|e| HubError::Credentials(e.into()))?;
+        let connector = TlsConnector::from(Arc::new(config));
+        let mut last = HubError::NoAddress;
+        for address in &self.addresses {
+            let connecting = timeout(CONNECT_TIMEOUT, dial(&connector, address));
+            match connecting.await {
+                Ok(Ok(tls)) => return Ok(tls),
+                Ok(Err(error)) => last = error,
+                Err(_) => {
+                    last = HubError::Silent {
+                        address: address.clone(),
+                    }
+                }
+            }
+        }
+        Err(last)
+    }
+}
+
+async fn dial(
+    connector: &TlsConnector,
+    address: &str,
+) -> Result<tokio_rustls::client::TlsStream<TcpStream>, HubError> {
+    let wrong = || HubError::Address(address.to_owned());
+    let (host, _) = address.rsplit_once(':').ok_or_else(wrong)?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|rustls::pki_types::InvalidDnsNameError { .. }| wrong())?;
+    let failed = |source| HubError::Connect {
+        address: address.to_owned(),
+        source,
+    };
+    let tcp = TcpStream::connect(address).await.map_err(failed)?;
+    tcp.set_nodelay(true).map_err(failed)?;
+    connector.connect(name, tcp).await.map_err(failed)
+}
+
+fn connect_request(authority: &str, bearer: Option<HeaderValue>) -> Request<Empty<Bytes>> {
+    let mut request = Request::new(Empty::new());
+    *request.method_mut() = Method::CONNECT;
+    if let Ok(uri) = authority.parse() {
+        *request.uri_mut() = uri;
+    }
+    if let Ok(host) = HeaderValue::from_str(authority) {
+        request.headers_mut().insert(http::header::HOST, host);
+    }
+    if let Some(bearer) = bearer {
+        request.headers_mut().insert(PROXY_AUTHORIZATION, bearer);
+    }
+    request
+}
+
+async fn answer(response: Response<Incoming>) -> Result<Opened, HubError> {
+    if response.status().is_success() {
+        return hyper::upgrade::on(response)
+            .await
+            .map(Opened::Stream)
+            .map_err(HubError::Closed);
+    }
+    let (head, body) = response.into_parts();
+    // A body that does not come says less; the status and the headers are there already.
+    let body = Limited::new(body, MAX_REFUSAL).collect().await;
+    let body = body
+        .map(http_body_util::Collected::to_bytes)
+        .unwrap_or_default();
+    Ok(Opened::Refused(Response::from_parts(head, body)))
+}
+
+fn unauthenticated(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED
+    )
+}
