@@ -212,8 +212,9 @@ mod tests {
         let exposed = Table::new();
         exposed.replace(table(1, &[("search", &[]), ("web", &["80", "admin"])]));
         let lean = |service, port| exposed.lean(1, "default", service, port);
-        assert!(lean("search", &port("443")).await.is_ok());
-        let other = lean("other", &port("443")).await.unwrap_err();
+        let https = port("443");
+        assert!(lean("search", &https).await.is_ok());
+        let other = lean("other", &https).await.unwrap_err();
         assert_eq!(other.code, RefusalCode::EntrypointNotFound);
 
         let web = lean("web", &PortChoice::Default).await.unwrap();
