@@ -1,0 +1,197 @@
+//! One stream: reads and writes like a TCP connection.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use strait_tunnel_proto::{StreamEnd, StreamId, WriteError, reset_code};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::{
+    end::{Lost, StreamReset},
+    shared::{Entry, Shared, State, now},
+};
+
+/// One stream of a session.
+///
+/// `shutdown` finishes this side's direction and leaves the other one open. A stream that is
+/// dropped before both directions are finished and everything was read is cut at the peer.
+/// Errors of kind `ConnectionReset` hold a [`StreamReset`], those of kind `ConnectionAborted` a
+/// [`Lost`].
+#[derive(Debug)]
+pub struct Stream {
+    shared: Arc<Shared>,
+    id: StreamId,
+}
+
+/// Cuts a stream from elsewhere. It does not keep the stream open.
+#[derive(Clone, Debug)]
+pub struct Resetter {
+    shared: Arc<Shared>,
+    id: StreamId,
+}
+
+// === impl Stream ===
+
+impl Stream {
+    pub(crate) fn new(shared: Arc<Shared>, id: StreamId) -> Self {
+        Self { shared, id }
+    }
+
+    /// Cuts the stream in both directions. The codes in [`reset_code`] have a meaning already.
+    pub fn reset(&self, code: u16) {
+        self.shared.with(|state| state.proto.reset(self.id, code));
+    }
+
+    /// A handle that cuts the stream from elsewhere.
+    #[must_use]
+    pub fn resetter(&self) -> Resetter {
+        Resetter {
+            shared: Arc::clone(&self.shared),
+            id: self.id,
+        }
+    }
+
+    fn poll<R>(&self, step: impl FnOnce(&mut State, StreamId) -> Poll<R>) -> Poll<R> {
+        self.shared.with(|state| step(state, self.id))
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.poll(|state, id| {
+            let Some(entry) = state.entries.get_mut(&id) else {
+                return Poll::Ready(Err(gone(state)));
+            };
+            if !entry.queue.is_empty() {
+                let taken = entry.take(buf);
+                state.proto.read(now(), id, taken);
+                return Poll::Ready(Ok(()));
+            }
+            if entry.fin {
+                entry.read_to_end = true;
+                state.proto.end_read(id);
+                return Poll::Ready(Ok(()));
+            }
+            if entry.end.is_some() || state.end.is_some() {
+                return Poll::Ready(Err(gone_with(state, id)));
+            }
+            entry.reader = Some(cx.waker().clone());
+            Poll::Pending
+        })
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll(|state, id| match state.proto.write(id, bytes) {
+            Ok(0) if !bytes.is_empty() => {
+                if let Some(entry) = state.entries.get_mut(&id) {
+                    entry.writer = Some(cx.waker().clone());
+                }
+                Poll::Pending
+            }
+            Ok(taken) => Poll::Ready(Ok(taken)),
+            Err(WriteError::Finished) => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            Err(WriteError::Gone) => Poll::Ready(Err(gone_with(state, id))),
+        })
+    }
+
+    /// Ready at once: a frame is sent as soon as the carrier takes it, without being asked to.
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll(|state, id| {
+            state.proto.finish(id);
+            if let Some(entry) = state.entries.get_mut(&id) {
+                entry.finished = true;
+            }
+            Poll::Ready(Ok(()))
+        })
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.shared.with(|state| {
+            let Some(entry) = state.entries.remove(&self.id) else {
+                return;
+            };
+            if entry.fin && entry.queue.is_empty() {
+                state.proto.end_read(self.id);
+            }
+            if !(entry.finished && entry.fin && entry.queue.is_empty()) {
+                state.proto.reset(self.id, reset_code::DROPPED);
+            }
+        });
+    }
+}
+
+// === impl Resetter ===
+
+impl Resetter {
+    /// Cuts the stream in both directions, unless it is over. Both its own side and the peer see
+    /// the code.
+    pub fn reset(&self, code: u16) {
+        self.shared.with(|state| state.proto.reset(self.id, code));
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    /// Moves what was queued to the reader; a queue that is empty has no memory.
+    fn take(&mut self, buf: &mut ReadBuf<'_>) -> usize {
+        let (first, second) = self.queue.as_slices();
+        let mut taken = 0;
+        for part in [first, second] {
+            let len = part.len().min(buf.remaining());
+            buf.put_slice(part.get(..len).unwrap_or_default());
+            taken += len;
+        }
+        self.queue.drain(..taken);
+        if self.queue.is_empty() {
+            self.queue = std::collections::VecDeque::new();
+        }
+        taken
+    }
+}
+
+fn gone(state: &State) -> io::Error {
+    state
+        .end
+        .as_ref()
+        .map_or(Lost::Cancelled, |reason| Lost::Session(reason.clone()))
+        .into()
+}
+
+/// Why a stream takes and gives nothing any more.
+fn gone_with(state: &State, id: StreamId) -> io::Error {
+    match state.entries.get(&id).and_then(|entry| entry.end) {
+        Some(StreamEnd::Reset(code)) => StreamReset {
+            code,
+            by_peer: false,
+        }
+        .into(),
+        Some(StreamEnd::ResetByPeer(code)) => StreamReset {
+            code,
+            by_peer: true,
+        }
+        .into(),
+        Some(StreamEnd::Complete) => io::ErrorKind::BrokenPipe.into(),
+        None => gone(state),
+    }
+}
