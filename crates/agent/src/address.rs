@@ -1,73 +1,64 @@
-//! Addresses that an agent never dials, whatever the hub or a Service says.
+//! Which addresses a service may have. Pure.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Why an address is never dialled; the text completes "…, which is …".
-pub(crate) fn forbidden(address: IpAddr) -> Option<&'static str> {
-    match address.to_canonical() {
-        IpAddr::V4(address) => forbidden_v4(address),
-        IpAddr::V6(address) => forbidden_v6(address),
-    }
-}
-
-fn forbidden_v4(address: Ipv4Addr) -> Option<&'static str> {
-    if address.is_loopback() {
-        Some("a loopback address")
-    } else if address.is_link_local() {
-        // 169.254.169.254 and its like serve credentials of the machine.
-        Some("a link-local or metadata address")
-    } else if address.octets().first() == Some(&0) {
-        Some("not the address of a host")
-    } else if address.is_multicast() || address.is_broadcast() {
-        Some("a multicast address")
-    } else if METADATA_V4.contains(&address) {
-        Some("a metadata address")
-    } else {
-        None
-    }
-}
-
-fn forbidden_v6(address: Ipv6Addr) -> Option<&'static str> {
-    if address.is_loopback() {
-        Some("a loopback address")
-    } else if address.is_unicast_link_local() {
-        Some("a link-local address")
-    } else if address.is_unspecified() {
-        Some("not the address of a host")
-    } else if address.is_multicast() {
-        Some("a multicast address")
-    } else if METADATA_V6.contains(&address) {
-        Some("a metadata address")
-    } else {
-        embedded_v4(address).and_then(forbidden_v4)
-    }
-}
-
-/// Alibaba Cloud's and Azure's (wire server) metadata addresses; the other clouds use link-local ones.
-const METADATA_V4: [Ipv4Addr; 2] = [
-    Ipv4Addr::new(100, 100, 100, 200),
-    Ipv4Addr::new(168, 63, 129, 16),
+/// Metadata services of clouds that are not link-local: AWS over IPv6, Alibaba, Azure's wire
+/// server, Oracle.
+const METADATA: [IpAddr; 4] = [
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+    IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
 ];
 
-/// AWS's and Google Cloud's metadata addresses.
-const METADATA_V6: [Ipv6Addr; 2] = [
-    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
-    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
-];
-
-/// The IPv4 address in an IPv4-compatible, NAT64 (RFC 6052) or 6to4 (RFC 3056) one: a translator on
-/// the way would lead there.
-fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let last = |high: u16, low: u16| {
-        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-        Ipv4Addr::new(a, b, c, d)
-    };
-    match address.segments() {
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0, 0, 0, 0, 0, 0, high, low] => {
-            Some(last(high, low))
-        }
-        [0x2002, high, low, ..] => Some(last(high, low)),
+/// Why an address is not dialled, whatever any table says; `None` when it may be. `own` are the
+/// agent's pod's addresses.
+pub(crate) fn forbidden(address: IpAddr, own: &[IpAddr]) -> Option<&'static str> {
+    let address = plain(address);
+    if METADATA.contains(&address) {
+        return Some("it is a metadata service");
+    }
+    if own.iter().any(|own| plain(*own) == address) {
+        return Some("it is the agent itself");
+    }
+    if address.is_loopback() {
+        return Some("it is a loopback address");
+    }
+    if address.is_multicast() {
+        return Some("it is a multicast address");
+    }
+    if address.is_unspecified() {
+        return Some("it is no address");
+    }
+    match address {
+        IpAddr::V4(v4) if v4.is_link_local() => Some("it is a link-local address"),
+        IpAddr::V4(v4) if v4.is_broadcast() => Some("it is a broadcast address"),
+        // "This host on this network": Linux takes 0.0.0.0/8 for itself.
+        IpAddr::V4(v4) if v4.octets()[0] == 0 => Some("it is no address"),
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => Some("it is a link-local address"),
         _ => None,
+    }
+}
+
+/// The IPv4 address that an IPv6 form only wraps: mapped, compatible, NAT64, 6to4.
+fn plain(address: IpAddr) -> IpAddr {
+    let IpAddr::V6(v6) = address else {
+        return address;
+    };
+    let segments = v6.segments();
+    let [.., a, b] = segments;
+    let v4 = |high: u16, low: u16| {
+        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+        IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+    };
+    match segments {
+        [0, 0, 0, 0, 0, 0xffff, ..] => v4(a, b),
+        // ::1 and :: are themselves.
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => address,
+        [0, 0, 0, 0, 0, 0, ..] => v4(a, b),
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] => v4(a, b),
+        [0x2002, high, low, ..] => v4(high, low),
+        _ => address,
     }
 }
 
@@ -78,54 +69,66 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_belongs_to_the_machine_is_never_dialled() {
+    fn what_no_service_may_be_is_refused_in_every_form() {
         for text in [
             "127.0.0.1",
-            "127.255.255.254",
+            "127.8.8.8",
             "::1",
-            "::ffff:127.0.0.1",
-            "::127.0.0.1",
-            "64:ff9b::7f00:1",
-            "2002:7f00:1::",
-            "169.254.169.254",
-            "::ffff:169.254.169.254",
-            "64:ff9b::a9fe:a9fe",
-            "fe80::1",
-            "fd00:ec2::254",
-            "fd20:ce::254",
-            "100.100.100.200",
-            "168.63.129.16",
             "0.0.0.0",
             "0.1.2.3",
             "::",
+            "169.254.169.254",
+            "169.254.0.1",
+            "fe80::1",
+            "febf::1",
+            "fd00:ec2::254",
+            "100.100.100.200",
+            "168.63.129.16",
             "224.0.0.1",
-            "255.255.255.255",
+            "239.255.255.255",
             "ff02::1",
+            "255.255.255.255",
+            "::ffff:127.0.0.1",
+            "::ffff:169.254.169.254",
+            "::127.0.0.1",
+            "64:ff9b::169.254.169.254",
+            "2002:7f00:0001::",
+            "2002:a9fe:a9fe::1",
+            "10.0.0.9",
+            "::ffff:10.0.0.9",
         ] {
-            assert!(forbidden(text.parse().unwrap()).is_some(), "{text}");
+            assert!(verdict(text).is_some(), "{text}");
         }
     }
 
     #[test]
-    fn pods_and_services_are_dialled() {
+    fn addresses_of_pods_and_nodes_are_dialled() {
         for text in [
             "10.244.0.7",
-            "10.96.0.1",
             "192.168.1.1",
-            "172.30.0.12",
-            "fd12::7",
+            "172.30.0.11",
+            "100.64.0.1",
+            "8.8.8.8",
+            "fd00::7",
             "2001:db8::1",
+            "64:ff9b::8.8.8.8",
         ] {
-            assert_eq!(forbidden(text.parse().unwrap()), None, "{text}");
+            assert_eq!(verdict(text), None, "{text}");
         }
     }
 
     proptest! {
         #[test]
-        fn a_mapped_address_is_judged_as_what_it_maps(bits: u32) {
-            let v4 = Ipv4Addr::from(bits);
-            let mapped = IpAddr::V6(v4.to_ipv6_mapped());
-            prop_assert_eq!(forbidden(mapped), forbidden(IpAddr::V4(v4)));
+        fn a_wrapped_address_is_judged_like_the_bare_one(bits: u32) {
+            let v4 = Ipv4Addr::from_bits(bits);
+            let own = [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9))];
+            let bare = forbidden(v4.into(), &own);
+            prop_assert_eq!(forbidden(v4.to_ipv6_mapped().into(), &own), bare);
         }
+    }
+
+    fn verdict(text: &str) -> Option<&'static str> {
+        let own = [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9))];
+        forbidden(text.parse().unwrap(), &own)
     }
 }

@@ -1,239 +1,238 @@
-//! Connects to a Service: the port, the endpoints, the policy of addresses, then the dial.
+//! From a Service to a connection with one of its endpoints.
 
-use std::{io, net::SocketAddr, time::Duration};
-
-use rand::seq::SliceRandom;
-use strait_types::{AcceptDetail, PortChoice, Refusal, RefusalCode};
-use tokio::net::TcpStream;
-
-use crate::{
-    address,
-    lookup::{Found, Lookup},
-    port,
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
 };
 
-/// How long one OPEN may take from its arrival to ACCEPT.
-pub(crate) const BUDGET: Duration = Duration::from_secs(10);
+use rand::seq::SliceRandom;
+use strait_types::{AllowPattern, ExposedService, PortChoice, Refusal, RefusalCode};
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout_at},
+};
 
-/// How many endpoints of a Service are tried: two may be gone without anyone noticing.
+use crate::{
+    address::forbidden,
+    port::choose,
+    services::{Cache, Service, ServicePort},
+};
+
+/// How long a dial may take, from the look-up to the connection.
+const BUDGET: Duration = Duration::from_secs(10);
+/// How many endpoints are tried at most.
 const TRIES: usize = 3;
 
-/// Connects to a Service's port within [`BUDGET`]. Endpoints are tried in random order; when none
-/// takes the connection, they are looked up anew and tried once more, as they may have moved.
-pub(crate) async fn dial(
-    lookup: &Lookup,
-    namespace: &str,
-    service: &str,
-    choice: &PortChoice,
-) -> Result<(TcpStream, AcceptDetail), Refusal> {
-    let name = format!("{namespace}/{service}");
-    let work = async {
-        match attempt(lookup, namespace, service, choice, &name).await {
-            Err(refusal) if may_have_moved(refusal.code) => {
-                lookup.forget(namespace, service).await;
-                attempt(lookup, namespace, service, choice, &name).await
-            }
-            outcome => outcome,
-        }
-    };
-    tokio::time::timeout(BUDGET, work)
-        .await
-        .unwrap_or_else(|_elapsed| Err(timed_out(&name)))
+/// Connects to Services, within the agent's own policy.
+#[derive(Clone, Debug)]
+pub(crate) struct Dialer {
+    services: Cache,
+    allow: Arc<[AllowPattern]>,
+    own: Arc<[IpAddr]>,
+    /// The address policy; tests dial loopback.
+    forbidden: AddressPolicy,
 }
 
-fn may_have_moved(code: RefusalCode) -> bool {
-    use RefusalCode as Code;
-    matches!(
-        code,
-        Code::ConnectionRefused | Code::DialFailed | Code::NoEndpoints
-    )
+/// Why an address is not dialled; the second argument are the agent's own.
+pub(crate) type AddressPolicy = fn(IpAddr, &[IpAddr]) -> Option<&'static str>;
+
+/// A connection, and the port that it is with.
+#[derive(Debug)]
+pub(crate) struct Dialed {
+    pub(crate) tcp: TcpStream,
+    pub(crate) port: ServicePort,
 }
 
-async fn attempt(
-    lookup: &Lookup,
-    namespace: &str,
-    service: &str,
-    choice: &PortChoice,
-    name: &str,
-) -> Result<(TcpStream, AcceptDetail), Refusal> {
-    let found = lookup.find(namespace, service).await?;
-    if found.is_external_name() {
-        return Err(Refusal::new(
-            RefusalCode::AgentRefused,
-            format!("service {name} is an alias for a host outside (ExternalName)"),
-        ));
-    }
-    let port = port::choose(&found.service, choice, name)?;
-    let mut endpoints = allowed(&found, port, name)?;
-    endpoints.shuffle(&mut rand::rng());
-    let tcp = first(&endpoints, name).await?;
-    let detail = AcceptDetail {
-        port: u16::try_from(port.port).unwrap_or_default(),
-        name: port.name.clone().unwrap_or_default(),
-        app_protocol: port.app_protocol.clone().unwrap_or_default(),
-    };
-    Ok((tcp, detail))
-}
+// === impl Dialer ===
 
-/// The ready endpoints. One forbidden address is enough to refuse the Service: whoever put it
-/// there has no good reason.
-fn allowed(
-    found: &Found,
-    port: &k8s_openapi::api::core::v1::ServicePort,
-    name: &str,
-) -> Result<Vec<SocketAddr>, Refusal> {
-    let endpoints = found.ready(port);
-    if endpoints.is_empty() {
-        return Err(Refusal::new(
-            RefusalCode::NoEndpoints,
-            format!("service {name} has no ready endpoint"),
-        ));
-    }
-    for endpoint in &endpoints {
-        if let Some(what) = address::forbidden(endpoint.ip()) {
-            return Err(Refusal::new(
-                RefusalCode::AgentRefused,
-                format!("service {name} leads to {}, which is {what}", endpoint.ip()),
-            ));
+impl Dialer {
+    pub(crate) fn new(services: Cache, allow: Arc<[AllowPattern]>, own: Arc<[IpAddr]>) -> Self {
+        Self {
+            services,
+            allow,
+            own,
+            forbidden,
         }
     }
-    Ok(endpoints)
-}
 
-async fn first(endpoints: &[SocketAddr], name: &str) -> Result<TcpStream, Refusal> {
-    let tried = endpoints.len().clamp(1, TRIES);
-    let each = BUDGET / u32::try_from(tried).unwrap_or(1);
-    let mut last = timed_out(name);
-    for endpoint in endpoints.iter().take(TRIES) {
-        match tokio::time::timeout(each, TcpStream::connect(endpoint)).await {
-            Ok(Ok(tcp)) => {
-                // Frames are written whole; waiting for more to send would only add delay.
-                let _ = tcp.set_nodelay(true);
-                return Ok(tcp);
-            }
-            Ok(Err(error)) => last = failed(&error, name),
-            Err(_elapsed) => last = timed_out(name),
+    /// Connects to a port of a Service that the hub exposes.
+    pub(crate) async fn dial(
+        &self,
+        exposed: &ExposedService,
+        choice: &PortChoice,
+    ) -> Result<Dialed, Refusal> {
+        let (namespace, name) = (&exposed.namespace, &exposed.service);
+        if !self
+            .allow
+            .iter()
+            .any(|pattern| pattern.covers(namespace, name))
+        {
+            let message = format!("the agent does not allow {namespace}/{name}");
+            let hint = "the agent's `--allow` lists what it lets through";
+            return Err(Refusal::new(RefusalCode::AgentRefused, message).with_hint(hint));
         }
-    }
-    Err(last)
-}
-
-fn failed(error: &io::Error, name: &str) -> Refusal {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => Refusal::new(
-            RefusalCode::ConnectionRefused,
-            format!("service {name} refused the connection"),
-        ),
-        io::ErrorKind::TimedOut => timed_out(name),
-        _ => Refusal::new(
-            RefusalCode::DialFailed,
-            format!("service {name} could not be dialled: {error}"),
-        ),
-    }
-}
-
-fn timed_out(name: &str) -> Refusal {
-    Refusal::new(
-        RefusalCode::DialTimeout,
-        format!(
-            "service {name} did not answer within {} s",
-            BUDGET.as_secs()
-        ),
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
-    use serde_json::json;
-
-    use super::*;
-
-    fn service(value: serde_json::Value) -> Service {
-        serde_json::from_value(json!({ "spec": value })).unwrap()
-    }
-
-    fn slice(addresses: &[&str], port: u16) -> EndpointSlice {
-        serde_json::from_value(json!({
-            "addressType": "IPv4",
-            "ports": [{"port": port}],
-            "endpoints": [{"addresses": addresses}]
-        }))
-        .unwrap()
-    }
-
-    async fn code(lookup: &Lookup, choice: PortChoice) -> RefusalCode {
-        dial(lookup, "default", "search", &choice)
+        let deadline = Instant::now() + BUDGET;
+        let remembered = self.look_up(exposed, deadline).await?;
+        let refusal = match self
+            .dial_service(&remembered, exposed, choice, deadline)
             .await
-            .unwrap_err()
-            .code
+        {
+            Ok(dialed) => return Ok(dialed),
+            Err(refusal) => refusal,
+        };
+        // What was remembered may be old: look again, and dial again if it is not the same.
+        self.services.forget(namespace, name, &remembered).await;
+        let fresh = self.look_up(exposed, deadline).await?;
+        if fresh == remembered {
+            return Err(refusal);
+        }
+        self.dial_service(&fresh, exposed, choice, deadline).await
     }
 
-    fn one_port(addresses: &'static [&'static str]) -> Lookup {
-        Lookup::fixed(move |_, _| {
-            let ports = json!({"ports": [{"port": 80}]});
-            Some(Found::new(service(ports), vec![slice(addresses, 8080)]))
+    async fn look_up(
+        &self,
+        exposed: &ExposedService,
+        deadline: Instant,
+    ) -> Result<Arc<Service>, Refusal> {
+        let (namespace, name) = (&exposed.namespace, &exposed.service);
+        let found = match timeout_at(deadline, self.services.get(namespace, name)).await {
+            Ok(Ok(found)) => found,
+            Ok(Err(error)) => {
+                let cause = &*error as &dyn std::error::Error;
+                tracing::warn!(error = cause, "a Service could not be looked up");
+                return Err(unavailable(format!(
+                    "{error}, the agent's API server did not tell it"
+                )));
+            }
+            Err(tokio::time::error::Elapsed { .. }) => {
+                let why = "the agent's API server did not answer in time";
+                return Err(unavailable(format!(
+                    "failed to look up {namespace}/{name}: {why}"
+                )));
+            }
+        };
+        found.ok_or_else(|| {
+            let message = format!("there is no Service {name} in namespace {namespace}");
+            Refusal::new(RefusalCode::ServiceNotFound, message)
         })
     }
 
-    #[tokio::test]
-    async fn each_obstacle_has_its_code() {
-        use RefusalCode as Code;
-        let external = Lookup::fixed(|_, _| {
-            let alias = json!({"type": "ExternalName", "externalName": "metadata.internal"});
-            Some(Found::new(service(alias), vec![]))
-        });
-        let other_port = PortChoice::Port("81".parse().unwrap());
-        assert_eq!(
-            code(&Lookup::fixed(|_, _| None), PortChoice::Default).await,
-            Code::ServiceNotFound
-        );
-        assert_eq!(
-            code(&external, PortChoice::Default).await,
-            Code::AgentRefused
-        );
-        assert_eq!(
-            code(&one_port(&[]), PortChoice::Default).await,
-            Code::NoEndpoints
-        );
-        assert_eq!(
-            code(&one_port(&["10.0.0.1"]), other_port).await,
-            Code::ServiceNotFound
-        );
-        assert_eq!(
-            code(&one_port(&["127.0.0.1"]), PortChoice::Default).await,
-            Code::AgentRefused
-        );
-        let one_bad = one_port(&["10.0.0.1", "169.254.169.254"]);
-        assert_eq!(
-            code(&one_bad, PortChoice::Default).await,
-            Code::AgentRefused
-        );
+    async fn dial_service(
+        &self,
+        service: &Service,
+        exposed: &ExposedService,
+        choice: &PortChoice,
+        deadline: Instant,
+    ) -> Result<Dialed, Refusal> {
+        let (namespace, name) = (&exposed.namespace, &exposed.service);
+        if service.external_name {
+            let message =
+                format!("{namespace}/{name} is an ExternalName Service, which is never dialled");
+            return Err(Refusal::new(RefusalCode::AgentRefused, message));
+        }
+        let port = choose(service, choice, exposed, &self.allow)?;
+        let mut addresses = self.addresses(service, exposed, port)?;
+        addresses.shuffle(&mut rand::rng());
+        addresses.truncate(TRIES);
+        let mut refusal = None;
+        for (tried, address) in addresses.iter().enumerate() {
+            let left = u32::try_from(addresses.len() - tried).unwrap_or(1);
+            let share = (deadline - Instant::now()) / left;
+            match timeout_at(Instant::now() + share, TcpStream::connect(address)).await {
+                Ok(Ok(tcp)) => {
+                    return Ok(Dialed {
+                        tcp,
+                        port: port.clone(),
+                    });
+                }
+                Ok(Err(error)) => refusal = Some(failed(exposed, port, *address, &error)),
+                Err(_) => refusal = Some(timed_out(exposed, port)),
+            }
+        }
+        Err(refusal.unwrap_or_else(|| no_endpoints(exposed, port)))
     }
 
-    #[test]
-    fn a_refused_connection_is_told_from_other_failures() {
-        let code = |kind| failed(&io::Error::from(kind), "default/search").code;
-        assert_eq!(
-            code(io::ErrorKind::ConnectionRefused),
-            RefusalCode::ConnectionRefused
-        );
-        assert_eq!(code(io::ErrorKind::TimedOut), RefusalCode::DialTimeout);
-        assert_eq!(
-            code(io::ErrorKind::NetworkUnreachable),
-            RefusalCode::DialFailed
-        );
-    }
-
-    #[tokio::test]
-    async fn a_dead_endpoint_is_passed_over_for_a_live_one() {
-        let live = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let live = live.local_addr().map(|addr| (addr, live)).unwrap();
-        let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let dead = gone.local_addr().unwrap();
-        drop(gone);
-        assert!(first(&[dead, live.0], "default/search").await.is_ok());
-        let refused = first(&[dead], "default/search").await.unwrap_err();
-        assert_eq!(refused.code, RefusalCode::ConnectionRefused);
+    /// Where a port is served; only addresses that may be dialled.
+    fn addresses(
+        &self,
+        service: &Service,
+        exposed: &ExposedService,
+        port: &ServicePort,
+    ) -> Result<Vec<SocketAddr>, Refusal> {
+        let mut addresses = vec![];
+        let mut why_not = None;
+        for endpoint in &service.endpoints {
+            let Some((_, number)) = endpoint.ports.iter().find(|(name, _)| *name == port.name)
+            else {
+                continue;
+            };
+            match (self.forbidden)(endpoint.address, &self.own) {
+                None => addresses.push(SocketAddr::new(endpoint.address, *number)),
+                Some(why) => why_not = Some((endpoint.address, why)),
+            }
+        }
+        match why_not {
+            Some((address, why)) if addresses.is_empty() => {
+                let ExposedService {
+                    namespace, service, ..
+                } = exposed;
+                let message = format!("{namespace}/{service} leads to {address}, and {why}");
+                Err(Refusal::new(RefusalCode::AgentRefused, message))
+            }
+            _ if addresses.is_empty() => Err(no_endpoints(exposed, port)),
+            _ => Ok(addresses),
+        }
     }
 }
+
+fn unavailable(message: String) -> Refusal {
+    Refusal::new(RefusalCode::Unavailable, message)
+}
+
+fn no_endpoints(exposed: &ExposedService, port: &ServicePort) -> Refusal {
+    let message = format!(
+        "Service {} has no endpoint that is ready",
+        at(exposed, port)
+    );
+    let ExposedService {
+        namespace, service, ..
+    } = exposed;
+    Refusal::new(RefusalCode::NoEndpoints, message).with_hint(format!(
+        "in that cluster, `kubectl -n {namespace} get endpointslices -l kubernetes.io/service-name={service}` shows them"
+    ))
+}
+
+fn timed_out(exposed: &ExposedService, port: &ServicePort) -> Refusal {
+    let message = format!("Service {} did not answer in time", at(exposed, port));
+    Refusal::new(RefusalCode::DialTimeout, message)
+}
+
+fn failed(
+    exposed: &ExposedService,
+    port: &ServicePort,
+    address: SocketAddr,
+    error: &io::Error,
+) -> Refusal {
+    tracing::debug!(%address, %error, "an endpoint could not be dialled");
+    let at = at(exposed, port);
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            let message = format!("Service {at} refused the connection");
+            Refusal::new(RefusalCode::ConnectionRefused, message)
+        }
+        io::ErrorKind::TimedOut => timed_out(exposed, port),
+        _ => Refusal::new(
+            RefusalCode::DialFailed,
+            format!("Service {at} cannot be reached: {error}"),
+        ),
+    }
+}
+
+fn at(exposed: &ExposedService, port: &ServicePort) -> String {
+    format!("{}/{}:{}", exposed.namespace, exposed.service, port.number)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,14 @@
-//! The agent: dials the hub, and connects to services of its cluster for it.
-//
-// Being written side by side: the lead writes address.rs, port.rs, lookup.rs, dial.rs and table.rs
-// (with their tests); app, identity, connect and serve build on them. Declare your `mod` lines here.
+//! The agent: runs in a member, dials every hub, and connects to local services for them.
+//!
+//! What the hub may reach is decided here as well: a service must be in the hub's table *and* in
+//! the agent's allow-list, and its endpoints must be addresses that a service may have.
+#![warn(missing_docs)]
 
 mod address;
 mod dial;
-mod lookup;
+mod frames;
 mod port;
+mod services;
 mod table;
+
+pub use services::{Endpoint, KubeServices, LookupError, Service, ServicePort, Services};

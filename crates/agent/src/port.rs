@@ -1,150 +1,216 @@
-//! Which port of a Service is meant. Pure.
+//! Which port of a Service is meant, and whether it may be. Pure.
 
-use k8s_openapi::api::core::v1::{Service, ServicePort};
-use strait_types::{Port, PortChoice, Refusal, RefusalCode};
+use strait_types::{AllowPattern, ExposedService, Port, PortChoice, Refusal, RefusalCode};
 
-/// Finds the port of the Service, by number, by name, or by [`PortChoice::Default`]'s rule.
+use crate::services::{Service, ServicePort};
+
+/// The port that is meant, once the hub's table and the agent's own list both let it through.
 pub(crate) fn choose<'a>(
     service: &'a Service,
     choice: &PortChoice,
-    name: &str,
+    exposed: &ExposedService,
+    allow: &[AllowPattern],
 ) -> Result<&'a ServicePort, Refusal> {
-    let ports = service
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.ports.as_deref())
-        .unwrap_or_default();
-    let ports: Vec<&ServicePort> = ports.iter().filter(|port| is_tcp(port)).collect();
-    let numbered = |number: i32| ports.iter().copied().find(|port| port.port == number);
-    let named = |wanted: &str| {
-        ports
-            .iter()
-            .copied()
-            .find(|port| port.name.as_deref() == Some(wanted))
+    let ExposedService {
+        namespace,
+        service: name,
+        ..
+    } = exposed;
+    let open = |port: &&ServicePort| is_exposed(exposed, port);
+    let port = match choice {
+        PortChoice::Port(port) => {
+            let found = service.ports.iter().find(|p| is(p, port)).ok_or_else(|| {
+                no_port(
+                    service,
+                    &format!("Service {namespace}/{name} has no port {port}"),
+                )
+            })?;
+            Some(found).filter(open).ok_or_else(|| {
+                let message = format!("port {port} of {namespace}/{name} is not exposed");
+                Refusal::new(RefusalCode::PortNotExposed, message)
+            })?
+        }
+        PortChoice::Default => {
+            let ports: Vec<&ServicePort> = service.ports.iter().filter(open).collect();
+            default_of(&ports).ok_or_else(|| {
+                let message =
+                    format!("Service {namespace}/{name} has several ports and none to prefer");
+                no_port(service, &message)
+            })?
+        }
     };
-    let found = match choice {
-        PortChoice::Port(Port::Number(number)) => numbered(i32::from(number.get())),
-        PortChoice::Port(Port::Name(wanted)) => named(wanted),
-        PortChoice::Default => numbered(443)
-            .or_else(|| named("https"))
-            .or(match ports.as_slice() {
-                [only] => Some(*only),
-                _ => None,
-            })
-            .or_else(|| numbered(80))
-            .or_else(|| named("http")),
-    };
-    found.ok_or_else(|| missing(&ports, choice, name))
-}
-
-fn is_tcp(port: &ServicePort) -> bool {
-    port.protocol
-        .as_deref()
-        .is_none_or(|protocol| protocol == "TCP")
-}
-
-fn missing(ports: &[&ServicePort], choice: &PortChoice, name: &str) -> Refusal {
-    let has = ports
-        .iter()
-        .map(|port| match &port.name {
-            Some(name) => format!("{} ({name})", port.port),
-            None => port.port.to_string(),
-        })
-        .collect::<Vec<_>>()
-        .join(", ");
-    let (message, hint) = match choice {
-        PortChoice::Port(port) => (
-            format!("service {name} has no port {port}"),
-            format!("its TCP ports are {has}"),
-        ),
-        PortChoice::Default => (
-            format!("service {name} has several ports and none is the obvious one"),
-            format!("name one of {has}"),
-        ),
-    };
-    let refusal = Refusal::new(RefusalCode::ServiceNotFound, message);
-    if has.is_empty() {
-        refusal.with_hint("it has no TCP port at all")
+    let allowed = |pattern: &AllowPattern| pattern.allows(namespace, name, port.number, &port.name);
+    if allow.iter().any(allowed) {
+        Ok(port)
     } else {
-        refusal.with_hint(hint)
+        let message = format!(
+            "the agent does not allow {namespace}/{name}:{}",
+            port.number
+        );
+        let hint = "the agent's `--allow` lists what it lets through";
+        Err(Refusal::new(RefusalCode::AgentRefused, message).with_hint(hint))
+    }
+}
+
+/// Whether the table exposes this port; no ports there means every port.
+pub(crate) fn is_exposed(exposed: &ExposedService, port: &ServicePort) -> bool {
+    exposed.ports.is_empty()
+        || exposed
+            .ports
+            .iter()
+            .any(|text| text.parse().is_ok_and(|listed| is(port, &listed)))
+}
+
+fn is(port: &ServicePort, wanted: &Port) -> bool {
+    match wanted {
+        Port::Number(number) => number.get() == port.number,
+        Port::Name(name) => **name == *port.name,
+    }
+}
+
+/// 443, else `https`, else the only one, else 80, else `http`.
+fn default_of<'a>(ports: &[&'a ServicePort]) -> Option<&'a ServicePort> {
+    let number = |n: u16| ports.iter().copied().find(|p| p.number == n);
+    let name = |n: &str| ports.iter().copied().find(|p| p.name == n);
+    let only = || {
+        if let [only] = ports {
+            Some(*only)
+        } else {
+            None
+        }
+    };
+    number(443)
+        .or_else(|| name("https"))
+        .or_else(only)
+        .or_else(|| number(80))
+        .or_else(|| name("http"))
+}
+
+fn no_port(service: &Service, message: &str) -> Refusal {
+    let refusal = Refusal::new(RefusalCode::ServiceNotFound, message);
+    let ports: Vec<String> = service.ports.iter().map(describe).collect();
+    match ports.as_slice() {
+        [] => refusal.with_hint("it has no TCP port at all"),
+        ports => refusal.with_hint(format!("it has {}", ports.join(", "))),
+    }
+}
+
+fn describe(port: &ServicePort) -> String {
+    match port.name.as_str() {
+        "" => port.number.to_string(),
+        name => format!("{} ({name})", port.number),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::ServiceSpec;
-
     use super::*;
 
-    fn service(ports: &[(i32, &str, &str)]) -> Service {
-        let ports = ports
-            .iter()
-            .map(|(port, name, protocol)| ServicePort {
-                port: *port,
-                name: (!name.is_empty()).then(|| (*name).to_owned()),
-                protocol: Some((*protocol).to_owned()),
-                ..ServicePort::default()
-            })
-            .collect();
-        Service {
-            spec: Some(ServiceSpec {
-                ports: Some(ports),
-                ..ServiceSpec::default()
-            }),
-            ..Service::default()
+    #[test]
+    fn a_port_is_found_by_number_name_and_preference() {
+        let many = service(&[(8080, "metrics"), (80, "http"), (8443, "https")]);
+        for (service, choice, expected) in [
+            (&many, "80", Ok(80)),
+            (&many, "metrics", Ok(8080)),
+            (&many, "*", Ok(8443)),
+            (&many, "443", Err(RefusalCode::ServiceNotFound)),
+            (&many, "grpc", Err(RefusalCode::ServiceNotFound)),
+            (&service(&[(443, ""), (8443, "https")]), "*", Ok(443)),
+            (&service(&[(5432, "")]), "*", Ok(5432)),
+            (&service(&[(80, ""), (81, "http")]), "*", Ok(80)),
+            (&service(&[(81, "http"), (82, "x")]), "*", Ok(81)),
+            (
+                &service(&[(1, "a"), (2, "b")]),
+                "*",
+                Err(RefusalCode::ServiceNotFound),
+            ),
+            (&service(&[]), "*", Err(RefusalCode::ServiceNotFound)),
+        ] {
+            assert_eq!(chosen(service, choice, &[], &["*/*"]), expected, "{choice}");
         }
     }
 
-    fn chosen(service: &Service, choice: &str) -> Option<i32> {
+    #[test]
+    fn the_hubs_table_bounds_the_ports() {
+        let many = service(&[(80, "http"), (8443, "https")]);
+        assert_eq!(
+            chosen(&many, "80", &["https"], &["*/*"]),
+            Err(RefusalCode::PortNotExposed)
+        );
+        assert_eq!(chosen(&many, "8443", &["https"], &["*/*"]), Ok(8443));
+        assert_eq!(chosen(&many, "*", &["80"], &["*/*"]), Ok(80));
+        assert_eq!(
+            chosen(&many, "*", &["!"], &["*/*"]),
+            Err(RefusalCode::ServiceNotFound)
+        );
+    }
+
+    #[test]
+    fn the_agents_own_list_bounds_what_the_hub_may_reach() {
+        let one = service(&[(80, "http")]);
+        assert_eq!(
+            chosen(&one, "80", &[], &["other/*"]),
+            Err(RefusalCode::AgentRefused)
+        );
+        assert_eq!(
+            chosen(&one, "80", &[], &["default/s:443"]),
+            Err(RefusalCode::AgentRefused)
+        );
+        assert_eq!(
+            chosen(&one, "80", &[], &["default/s:443", "default/s:http"]),
+            Ok(80)
+        );
+        assert_eq!(chosen(&one, "80", &[], &[]), Err(RefusalCode::AgentRefused));
+    }
+
+    #[test]
+    fn a_missing_port_names_those_there_are() {
+        let many = service(&[(80, "http"), (81, "")]);
+        let exposed = exposed(&[]);
+        let refusal = choose(
+            &many,
+            &"grpc".parse().map(PortChoice::Port).unwrap(),
+            &exposed,
+            &[],
+        );
+        assert_eq!(refusal.unwrap_err().hint.unwrap(), "it has 80 (http), 81");
+    }
+
+    fn chosen(
+        service: &Service,
+        choice: &str,
+        ports: &[&str],
+        allow: &[&str],
+    ) -> Result<u16, RefusalCode> {
         let choice = match choice {
             "*" => PortChoice::Default,
             port => PortChoice::Port(port.parse().unwrap()),
         };
-        choose(service, &choice, "default/search")
-            .ok()
-            .map(|port| port.port)
+        let allow: Vec<AllowPattern> = allow.iter().map(|a| a.parse().unwrap()).collect();
+        choose(service, &choice, &exposed(ports), &allow)
+            .map(|p| p.number)
+            .map_err(|r| r.code)
     }
 
-    #[test]
-    fn ports_are_found_by_number_and_by_name() {
-        let service = service(&[
-            (80, "http", "TCP"),
-            (9000, "admin", "TCP"),
-            (53, "dns", "UDP"),
-        ]);
-        assert_eq!(chosen(&service, "80"), Some(80));
-        assert_eq!(chosen(&service, "admin"), Some(9000));
-        assert_eq!(chosen(&service, "81"), None);
-        assert_eq!(chosen(&service, "53"), None);
-        assert_eq!(chosen(&service, "dns"), None);
-    }
-
-    #[test]
-    fn the_default_port_is_the_obvious_one() {
-        for (ports, expected) in [
-            (&[(80, "http", "TCP"), (443, "tls", "TCP")][..], Some(443)),
-            (&[(80, "http", "TCP"), (8443, "https", "TCP")], Some(8443)),
-            (&[(5432, "", "TCP")], Some(5432)),
-            (&[(5432, "", "TCP"), (80, "x", "TCP")], Some(80)),
-            (&[(5432, "db", "TCP"), (8080, "http", "TCP")], Some(8080)),
-            (&[(5432, "a", "TCP"), (5433, "b", "TCP")], None),
-            (&[(53, "dns", "UDP")], None),
-            (&[], None),
-        ] {
-            assert_eq!(chosen(&service(ports), "*"), expected, "{ports:?}");
+    fn exposed(ports: &[&str]) -> ExposedService {
+        ExposedService {
+            namespace: "default".to_owned(),
+            service: "s".to_owned(),
+            ports: ports.iter().map(|p| (*p).to_owned()).collect(),
         }
     }
 
-    #[test]
-    fn a_missing_port_is_refused_with_those_that_are_there() {
-        let service = service(&[(80, "http", "TCP"), (9000, "", "TCP")]);
-        let choice = PortChoice::Port("81".parse().unwrap());
-        let refusal = choose(&service, &choice, "default/search").unwrap_err();
-        assert_eq!(refusal.code, RefusalCode::ServiceNotFound);
-        assert_eq!(refusal.message, "service default/search has no port 81");
-        assert_eq!(
-            refusal.hint.as_deref(),
-            Some("its TCP ports are 80 (http), 9000")
-        );
+    fn service(ports: &[(u16, &str)]) -> Service {
+        Service {
+            ports: ports
+                .iter()
+                .map(|(number, name)| ServicePort {
+                    number: *number,
+                    name: (*name).to_owned(),
+                    app_protocol: String::new(),
+                })
+                .collect(),
+            ..Service::default()
+        }
     }
 }
