@@ -261,22 +261,15 @@ async fn a_close_tells_the_peer_why() {
 #[tokio::test(start_paused = true)]
 async fn a_silent_peer_is_noticed_after_interval_and_grace() {
     let (carrier, theirs) = duplex(1 << 16);
-    let silent = tokio::spawn(async move {
-        let (_session, _incoming, driver) =
-            Session::establish(theirs, Side::Acceptor, Config::default())
-                .await
-                .unwrap();
-        std::future::pending::<()>().await;
-        drop(driver);
-    });
-    let (_session, _incoming, driver) =
-        Session::establish(carrier, Side::Dialer, Config::default())
-            .await
-            .unwrap();
+    let (ours, frozen) = tokio::join!(
+        Session::establish(carrier, Side::Dialer, Config::default()),
+        Session::establish(theirs, Side::Acceptor, Config::default())
+    );
+    let (_session, _incoming, driver) = ours.unwrap();
+    let _never_driven = frozen.unwrap();
     let before = tokio::time::Instant::now();
     assert_eq!(driver.run().await, EndReason::PeerSilent);
     assert!(before.elapsed() <= Duration::from_secs(15));
-    silent.abort();
 }
 
 #[tokio::test(start_paused = true)]
@@ -298,7 +291,9 @@ async fn pair(config: Config) -> (End, End) {
 }
 
 async fn end(carrier: DuplexStream, side: Side, config: Config) -> End {
-    let (session, incoming, driver) = Session::establish(carrier, side, config).await.unwrap();
+    let (session, incoming, driver) = Session::establish(carrier, side, config)
+        .await
+        .expect("the peer greets");
     End {
         session,
         incoming,
@@ -316,7 +311,10 @@ async fn stream_pair(from: &End, to: &mut End) -> (strait_tunnel::Stream, strait
         to.incoming
             .next()
             .await
-            .map(|request: Request| request.accept("").unwrap())
+            .map(|request: Request| request.accept("").expect("the opener waits"))
     });
-    (opened.unwrap().0, request.unwrap())
+    (
+        opened.expect("the peer accepts").0,
+        request.expect("the session is up"),
+    )
 }
