@@ -1,5 +1,9 @@
 //! One binary: the roles that run in clusters, and the command line.
 
+mod agent;
+mod role;
+mod roles;
+
 use std::{
     io::{IsTerminal, stderr, stdout},
     process::ExitCode,
@@ -11,6 +15,9 @@ use strait_cli::Streams;
 async fn main() -> ExitCode {
     // Libraries that make a TLS configuration of their own take the process's provider.
     let _ = (*strait_pki::provider()).clone().install_default();
+    if let Some(code) = roles::run().await {
+        return code;
+    }
     let streams = Streams {
         out: &mut stdout(),
         err: &mut stderr(),

@@ -15,7 +15,6 @@ use tokio::{
 };
 
 use crate::{
-    address::forbidden,
     port::choose,
     services::{Cache, Service, ServicePort},
 };
@@ -48,7 +47,12 @@ pub(crate) struct Dialed {
 // === impl Dialer ===
 
 impl Dialer {
-    pub(crate) fn new(services: Cache, allow: Arc<[AllowPattern]>, own: Arc<[IpAddr]>) -> Self {
+    pub(crate) fn new(
+        services: Cache,
+        allow: Arc<[AllowPattern]>,
+        own: Arc<[IpAddr]>,
+        forbidden: AddressPolicy,
+    ) -> Self {
         Self {
             services,
             allow,

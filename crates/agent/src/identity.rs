@@ -5,6 +5,7 @@ mod decide;
 mod directory;
 mod join;
 mod keeper;
+mod pace;
 mod renew;
 mod secret;
 
@@ -15,13 +16,13 @@ use strait_types::{JoinToken, Redacted};
 use thiserror::Error;
 use tokio::sync::watch;
 
-pub use self::{directory::DirectoryStore, secret::SecretStore};
 pub(crate) use self::{
     active::Active,
     join::{HubJoiner, Joiner},
-    keeper::Keeper,
-    renew::{Renewer, renew_over},
+    keeper::{Keeper, chain},
+    renew::{RenewError, Renewer, renew_over},
 };
+pub use self::{directory::DirectoryStore, secret::SecretStore};
 
 /// An identity as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,7 +117,10 @@ fn parse_token(text: &str) -> Result<JoinToken, String> {
     match serde_saphyr::from_str(text) {
         Ok(token) => Ok(token),
         Err(wrong) => Err(match wrong.location() {
-            Some(at) => format!("line {} of the join token is not what it should be", at.line()),
+            Some(at) => format!(
+                "line {} of the join token is not what it should be",
+                at.line()
+            ),
             None => "the join token is not what it should be".to_owned(),
         }),
     }
@@ -139,13 +143,20 @@ mod tests {
     fn hubs_that_the_agent_was_told_are_not_replaced_by_others() {
         let named = || vec!["a:1".to_owned(), "b:1".to_owned()];
         assert_eq!(next_hubs(&["b:1".to_owned()], named()), named());
-        assert_eq!(next_hubs(&["10.0.0.5:1".to_owned()], named()), ["10.0.0.5:1"]);
+        assert_eq!(
+            next_hubs(&["10.0.0.5:1".to_owned()], named()),
+            ["10.0.0.5:1"]
+        );
         assert_eq!(next_hubs(&["a:1".to_owned()], vec![]), ["a:1"]);
         assert_eq!(next_hubs(&[], named()), named());
     }
 
     #[test]
     fn a_wrong_token_is_not_quoted() {
-        assert!(!parse_token("token: [hunter2").unwrap_err().contains("hunter2"));
+        assert!(
+            !parse_token("token: [hunter2")
+                .unwrap_err()
+                .contains("hunter2")
+        );
     }
 }

@@ -5,10 +5,24 @@
 #![warn(missing_docs)]
 
 mod address;
+mod app;
+mod config;
+mod connect;
 mod dial;
 mod frames;
+mod identity;
+mod link;
+mod metrics;
 mod port;
 mod services;
+mod session;
+mod status;
 mod table;
 
+pub use app::{Agent, Deps};
+pub use config::{AgentArgs, AgentConfig, ConfigError, Storage};
+pub use identity::{
+    DirectoryStore, IdentityStore, Materials, SecretStore, StoreError, StoredIdentity,
+};
 pub use services::{Endpoint, KubeServices, LookupError, Service, ServicePort, Services};
+pub use status::{ConfigMapStatus, LogStatus, StatusSink};

@@ -80,9 +80,10 @@ impl Table {
                 .get(&key)
                 .is_none_or(|exposed| !is_exposed(exposed, port))
         };
-        if let Err(watch::error::RecvError { .. }) = self.0.subscribe().wait_for(gone).await {
+        let is_gone = self.0.subscribe().wait_for(gone).await.is_ok();
+        if !is_gone {
             // The sender is part of `self`, so this does not happen; and then nothing is revoked.
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

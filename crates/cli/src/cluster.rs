@@ -10,13 +10,16 @@ use kube::{
     api::{
         ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PropagationPolicy,
     },
-    config::{KubeConfigOptions, Kubeconfig},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use strait_api::wire_names::{HUB_INFO_CONFIG_MAP, HUB_NAMESPACE};
 use strait_install::{HubInfo, Kind, Object};
+use strait_kube_kit::{ClientArgs, Connection};
 
-use crate::{args::GlobalArgs, failure::Failure};
+use crate::{
+    args::GlobalArgs,
+    failure::{Failure, WithHint},
+};
 
 /// The field manager of everything that the command line applies.
 const MANAGER: &str = "strait-cli";
@@ -44,10 +47,14 @@ pub(crate) enum Outcome {
 impl Cluster {
     /// Reads the kubeconfig and makes a client; talks to nobody yet.
     pub(crate) async fn connect(args: &GlobalArgs) -> Result<Self, Failure> {
-        let config = config(args)
+        let args = ClientArgs {
+            kubeconfig: args.kubeconfig.clone(),
+            context: args.context.clone(),
+        };
+        let Connection { client, config } = args
+            .connect()
             .await
-            .context("failed to read the kubeconfig")?;
-        let client = Client::try_from(config.clone()).context("failed to use the kubeconfig")?;
+            .hint("`--kubeconfig FILE` and `--context NAME` say which cluster is meant")?;
         Ok(Self { client, config })
     }
 
@@ -216,21 +223,6 @@ impl Cluster {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
             None => Api::all_with(self.client.clone(), &resource),
         }
-    }
-}
-
-async fn config(args: &GlobalArgs) -> Result<Config, kube::Error> {
-    let options = KubeConfigOptions {
-        context: args.context.clone(),
-        ..KubeConfigOptions::default()
-    };
-    match &args.kubeconfig {
-        Some(path) => {
-            let kubeconfig = Kubeconfig::read_from(path).map_err(kube::Error::InferKubeconfig)?;
-            Ok(Config::from_custom_kubeconfig(kubeconfig, &options).await?)
-        }
-        None if args.context.is_some() => Ok(Config::from_kubeconfig(&options).await?),
-        None => Config::infer().await.map_err(kube::Error::InferConfig),
     }
 }
 

@@ -8,9 +8,6 @@ pub(crate) fn for_error(error: &anyhow::Error) -> Option<String> {
 fn for_cause(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
     let hint = match cause.downcast_ref::<kube::Error>()? {
         kube::Error::Api(status) => return for_status(status.code, &status.reason),
-        kube::Error::InferConfig(_) | kube::Error::InferKubeconfig(_) => {
-            "`--kubeconfig FILE` and `--context NAME` say which cluster is meant"
-        }
         kube::Error::HyperError(_) | kube::Error::Service(_) => {
             "`kubectl cluster-info` tells whether the API server answers; `--context NAME` chooses \
              another cluster"

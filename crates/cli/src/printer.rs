@@ -26,10 +26,7 @@ pub(crate) struct Printer<'a> {
 // === impl Printer ===
 
 impl<'a> Printer<'a> {
-    pub(crate) fn new(
-        out: &'a mut (dyn Write + Send),
-        err: &'a mut (dyn Write + Send),
-    ) -> Self {
+    pub(crate) fn new(out: &'a mut (dyn Write + Send), err: &'a mut (dyn Write + Send)) -> Self {
         Self {
             out,
             err,

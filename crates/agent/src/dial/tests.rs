@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::address::forbidden;
 use crate::services::{Endpoint, LookupError, Services};
 
 #[tokio::test]
@@ -103,12 +104,15 @@ fn dialer<const N: usize>(allow: &[&str], world: [(&'static str, Vec<Service>); 
         asked: AtomicUsize::new(0),
     };
     let allow = allow.iter().map(|a| a.parse().unwrap()).collect();
-    let mut dialer = Dialer::new(Cache::new(Arc::new(world)), allow, Arc::from([]));
-    dialer.forbidden = |address, own| match address.to_string().as_str() {
-        "127.0.0.1" => None,
-        _ => forbidden(address, own),
-    };
-    dialer
+    Dialer::new(
+        Cache::new(Arc::new(world)),
+        allow,
+        Arc::from([]),
+        |address, own| match address.to_string().as_str() {
+            "127.0.0.1" => None,
+            _ => forbidden(address, own),
+        },
+    )
 }
 
 /// Services that change each time they are asked for, until the last version.

@@ -31,7 +31,6 @@ impl DirectoryStore {
     /// Keeps the identity in `directory` (`tls.crt`, `tls.key`, `ca.crt`, `hubs`, `cluster`,
     /// `token`) and reads the token file `token`, if one is given. The future looks at the files
     /// until it is stopped.
-    #[must_use]
     pub fn new(
         directory: PathBuf,
         token: Option<PathBuf>,
@@ -45,15 +44,7 @@ impl DirectoryStore {
         let watching = async move {
             while !stop.is_cancelled() {
                 let new = load(&directory, token.as_deref()).await;
-                materials.send_if_modified(|old| {
-                    let changed = !old.loaded
-                        || (&old.identity, &old.token, &old.problem)
-                            != (&new.identity, &new.token, &new.problem);
-                    if changed {
-                        *old = new;
-                    }
-                    changed
-                });
+                materials.send_if_modified(|old| replaced(old, new));
                 tokio::select! {
                     () = stop.cancelled() => {}
                     () = tokio::time::sleep(EVERY) => {}
@@ -79,6 +70,17 @@ impl IdentityStore for DirectoryStore {
                 })
         })
     }
+}
+
+/// Takes what is new; returns whether it is.
+fn replaced(old: &mut Materials, new: Materials) -> bool {
+    let same =
+        (&old.identity, &old.token, &old.problem) == (&new.identity, &new.token, &new.problem);
+    if old.loaded && same {
+        return false;
+    }
+    *old = new;
+    true
 }
 
 async fn load(directory: &Path, token: Option<&Path>) -> Materials {

@@ -173,7 +173,7 @@ async fn read(hub: &str, response: http::Response<Incoming>) -> Result<JoinAnswe
         return Err(unreadable());
     };
     if status.is_success() {
-        return serde_json::from_slice(&body).or_else(|serde_json::Error { .. }| Err(unreadable()));
+        return serde_json::from_slice(&body).map_err(|serde_json::Error { .. }| unreadable());
     }
     match serde_json::from_slice::<Problem>(&body) {
         Ok(problem) => Err(JoinError::Refused(problem.code)),

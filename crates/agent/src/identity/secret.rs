@@ -28,7 +28,6 @@ pub struct SecretStore {
 
 impl SecretStore {
     /// Keeps the identity in this namespace. The future watches the Secrets until it is stopped.
-    #[must_use]
     pub fn new(
         client: Client,
         namespace: String,

@@ -10,7 +10,10 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, header::AUTHORIZATION};
 use http_body_util::Empty;
-use kube::{Config, client::{ConfigExt, middleware::AuthLayer}};
+use kube::{
+    Config,
+    client::{ConfigExt, middleware::AuthLayer},
+};
 use parking_lot::Mutex;
 use rustls::client::ResolvesClientCert;
 use strait_runtime::clock;

@@ -1,0 +1,82 @@
+//! `strait agent`.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::Args;
+use prometheus_client::registry::Registry;
+use strait_agent::{
+    Agent, AgentArgs, AgentConfig, ConfigMapStatus, Deps, DirectoryStore, IdentityStore,
+    KubeServices, LogStatus, SecretStore, StatusSink, Storage,
+};
+use strait_kube_kit::{ClientArgs, Connection};
+use strait_runtime::{LogArgs, Tasks, admin::Readiness, stop_signal};
+
+use crate::role::{AdminArgs, GRACE};
+
+/// Runs in a member: dials the hubs and connects to local services for them
+#[derive(Debug, Args)]
+pub(crate) struct AgentRole {
+    #[command(flatten)]
+    agent: AgentArgs,
+    #[command(flatten)]
+    client: ClientArgs,
+    #[command(flatten)]
+    admin: AdminArgs,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+// === impl AgentRole ===
+
+impl AgentRole {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        self.log.init()?;
+        let config = AgentConfig::try_from(self.agent).context("invalid configuration")?;
+        let connection = self.client.connect().await?;
+        let meant = serde_json::to_string_pretty(&config)?;
+        tracing::info!(config = %serde_json::to_string(&config)?, "starting");
+        let tasks = Tasks::default();
+        let deps = deps(&config, &connection, &tasks);
+        let (readiness, mut registry) = (Readiness::default(), Registry::default());
+        let agent = Agent::new(config, deps, &readiness, &mut registry);
+        let admin = self.admin.bind(readiness, registry, meant).await?;
+        tasks.spawn("admin", |stop| admin.run(stop));
+        agent.run(stop_signal()).await;
+        tasks.shutdown(GRACE).await;
+        Ok(())
+    }
+}
+
+fn deps(config: &AgentConfig, connection: &Connection, tasks: &Tasks) -> Deps {
+    let client = &connection.client;
+    let (store, status): (Arc<dyn IdentityStore>, Arc<dyn StatusSink>) = match &config.storage {
+        Storage::Secrets { namespace } => {
+            let stop = tasks.stop().clone();
+            let (store, watching) = SecretStore::new(client.clone(), namespace.clone(), stop);
+            tasks.spawn("secrets", |_| watching);
+            let status = ConfigMapStatus::new(client.clone(), namespace.clone());
+            (Arc::new(store), Arc::new(status))
+        }
+        Storage::Files { directory, token } => {
+            let stop = tasks.stop().clone();
+            let (store, watching) = DirectoryStore::new(directory.clone(), token.clone(), stop);
+            tasks.spawn("files", |_| watching);
+            (Arc::new(store), Arc::new(LogStatus))
+        }
+    };
+    let services = Arc::new(KubeServices::new(client.clone()));
+    Deps {
+        store,
+        services,
+        status,
+        api_server: api_server(connection),
+    }
+}
+
+/// `host:port` of the API server.
+fn api_server(connection: &Connection) -> String {
+    let url = &connection.config.cluster_url;
+    let port = url.port_u16().unwrap_or(443);
+    format!("{}:{port}", url.host().unwrap_or("kubernetes.default.svc"))
+}

@@ -1,0 +1,44 @@
+//! The roles by name. Everything else is the command line's.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::agent::AgentRole;
+
+/// A role that runs in a cluster.
+#[derive(Debug, Parser)]
+#[command(name = "strait", version, disable_help_subcommand = true)]
+struct Roles {
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(Debug, Subcommand)]
+enum Role {
+    Agent(Box<AgentRole>),
+}
+
+/// Names of the roles, as the first argument has them.
+const NAMES: [&str; 1] = ["agent"];
+
+/// Runs the role that the first argument names; `None` when it names none.
+pub(crate) async fn run() -> Option<ExitCode> {
+    let first = std::env::args_os().nth(1)?;
+    if !NAMES.iter().any(|name| first == *name) {
+        return None;
+    }
+    let ended = match Roles::parse().role {
+        Role::Agent(role) => role.run().await,
+    };
+    Some(match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error),
+    })
+}
+
+#[expect(clippy::print_stderr, reason = "the log may not be set up yet")]
+fn failed(error: &anyhow::Error) -> ExitCode {
+    eprintln!("error: {error:#}");
+    ExitCode::FAILURE
+}
