@@ -1,0 +1,312 @@
+//! One connected agent.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use rustls_pki_types::CertificateDer;
+use strait_pki::{ClientVerifier, Validity};
+use strait_tunnel::{
+    CloseCode, CloseReason, EndReason, Incoming, Open, OpenError, Request, Session, Stream,
+};
+use strait_types::{
+    ClusterName, ExposedService, ExposureTable, Refusal, RefusalCode, RenewAnswer, RenewRequest,
+    Target,
+};
+use tokio::sync::watch;
+
+use crate::{audit::clean, frames, join::Joins, select::Candidate, snapshot::Snapshot};
+
+/// How long an agent may take to send the request of a renewal and to read the answer.
+const RENEWAL_TIME: Duration = Duration::from_secs(30);
+
+/// One connected agent: its session, how well it is, and what it knows.
+#[derive(Debug)]
+pub(crate) struct AgentSession {
+    generation: u64,
+    cluster: ClusterName,
+    source: SocketAddr,
+    session: Session,
+    probe: Mutex<Option<Result<(), String>>>,
+    table: Mutex<Table>,
+    newest_table: watch::Sender<u64>,
+    certificate: Mutex<Certificate>,
+}
+
+/// What the agent is to be told next.
+#[derive(Debug, Default)]
+struct Table {
+    /// The inventory that `services` was made of.
+    snapshot: u64,
+    generation: u64,
+    services: Vec<ExposedService>,
+}
+
+/// What the agent's right to be here rests on.
+#[derive(Debug)]
+struct Certificate {
+    chain: Vec<CertificateDer<'static>>,
+    not_after: Timestamp,
+}
+
+/// Why a session gave no stream.
+#[derive(Debug)]
+pub(crate) enum NoStream {
+    /// The agent said no, or may have heard the question.
+    Refused(Refusal),
+    /// The agent never heard it; another session may do.
+    TryNext(Refusal),
+}
+
+// === impl AgentSession ===
+
+impl AgentSession {
+    pub(crate) fn new(
+        generation: u64,
+        cluster: ClusterName,
+        source: SocketAddr,
+        session: Session,
+        chain: Vec<CertificateDer<'static>>,
+        not_after: Timestamp,
+    ) -> Self {
+        Self {
+            generation,
+            cluster,
+            source,
+            session,
+            probe: Mutex::new(None),
+            table: Mutex::default(),
+            newest_table: watch::Sender::new(0),
+            certificate: Mutex::new(Certificate { chain, not_after }),
+        }
+    }
+
+    /// What the choice among several needs to know.
+    pub(crate) fn candidate(&self) -> Candidate {
+        Candidate {
+            generation: self.generation,
+            probe: self.probe.lock().as_ref().map(Result::is_ok),
+            draining: self.session.is_draining(),
+            rtt: self.session.rtt(),
+        }
+    }
+
+    /// What came of the last probe.
+    pub(crate) fn probe(&self) -> Option<Result<(), String>> {
+        self.probe.lock().clone()
+    }
+
+    /// Opens a stream.
+    pub(crate) async fn open(&self, open: Open) -> Result<(Stream, String), NoStream> {
+        self.session
+            .open(open)
+            .await
+            .map_err(|error| no_stream(&self.cluster, error))
+    }
+
+    /// Sends a probe through the session to the member's API server. Returns whether the answer is
+    /// another one than last time.
+    pub(crate) async fn send_probe(&self, answer: Duration) -> bool {
+        let open = Box::pin(self.open(Open::target(Target::Probe.to_string())));
+        let result = match tokio::time::timeout(answer, open).await {
+            // The answer is ACCEPT; the stream itself carries nothing.
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(NoStream::Refused(refusal) | NoStream::TryNext(refusal))) => {
+                Err(format!("The probe failed: {}", refusal.message))
+            }
+            Err(tokio::time::error::Elapsed { .. }) => Err(format!(
+                "The probe did not come back in {} s",
+                answer.as_secs()
+            )),
+        };
+        let mut probe = self.probe.lock();
+        let changed = probe.as_ref() != Some(&result);
+        *probe = Some(result);
+        changed
+    }
+
+    /// The generation of the table that says what `snapshot` says of this cluster. The agent gets
+    /// that table, before or after it gets an OPEN that names the generation.
+    pub(crate) fn table_generation(&self, snapshot: &Snapshot) -> u64 {
+        let mut table = self.table.lock();
+        if snapshot.version > table.snapshot || table.generation == 0 {
+            table.snapshot = snapshot.version;
+            let services = snapshot.names.exposed(&self.cluster);
+            if table.generation == 0 || services != table.services {
+                table.generation += 1;
+                table.services = services;
+                self.newest_table.send_replace(table.generation);
+            }
+        }
+        table.generation
+    }
+
+    /// Sends the agent each new table, until the session ends.
+    pub(crate) async fn send_tables(&self, mut inventory: watch::Receiver<Arc<Snapshot>>) {
+        let open = Open::target(Target::Table.to_string());
+        let (mut stream, _) = match Box::pin(self.open(open)).await {
+            Ok(opened) => opened,
+            Err(NoStream::Refused(refusal) | NoStream::TryNext(refusal)) => {
+                tracing::warn!(%refusal, "the agent does not take the table of what is exposed");
+                return;
+            }
+        };
+        let mut newest = self.newest_table.subscribe();
+        let mut sent = 0;
+        loop {
+            let snapshot = Arc::clone(&inventory.borrow_and_update());
+            self.table_generation(&snapshot);
+            let table = self.table();
+            if table.generation > sent {
+                sent = table.generation;
+                let written = frames::write(&mut stream, &table, ExposureTable::MAX_BYTES).await;
+                if let Err(error) = written {
+                    tracing::debug!(%error, "the table could not be sent");
+                    return;
+                }
+                tracing::debug!(
+                    generation = sent,
+                    services = table.services.len(),
+                    "table sent"
+                );
+            }
+            tokio::select! {
+                changed = inventory.changed() => if changed.is_err() { return },
+                // Somebody else may have made a newer one.
+                made = newest.wait_for(|made| *made > sent) => if made.is_err() { return },
+            }
+        }
+    }
+
+    /// Answers what the agent asks for, until the session ends. Agents may renew their certificate
+    /// and nothing else.
+    pub(crate) async fn answer(&self, mut incoming: Incoming, joins: &Joins) {
+        while let Some(request) = incoming.next().await {
+            if request.open().target.parse() == Ok(Target::Renew) {
+                let renewal = Box::pin(self.renew(request, joins));
+                if tokio::time::timeout(RENEWAL_TIME, renewal).await.is_err() {
+                    tracing::warn!("the agent did not finish its renewal in time");
+                }
+            } else {
+                tracing::warn!(
+                    target = clean(&request.open().target),
+                    "agents do not open this"
+                );
+                request.reject(
+                    RefusalCode::NotAllowed.wire(),
+                    "this hub opens streams for callers, not for agents",
+                );
+            }
+        }
+    }
+
+    async fn renew(&self, request: Request, joins: &Joins) {
+        let mut stream = match request.accept("") {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::debug!(%error, "the agent gave its renewal up");
+                return;
+            }
+        };
+        let exchange = async {
+            let asked: RenewRequest = frames::read(&mut stream, RenewRequest::MAX_BYTES).await?;
+            let answer = match joins.renew(&self.cluster, &asked) {
+                Ok((answer, certificate)) => {
+                    self.renewed(certificate);
+                    RenewAnswer::Issued(answer)
+                }
+                Err(refusal) => RenewAnswer::Refused(refusal),
+            };
+            frames::write(&mut stream, &answer, RenewRequest::MAX_BYTES).await?;
+            tokio::io::AsyncWriteExt::shutdown(&mut stream).await
+        };
+        if let Err(error) = exchange.await {
+            tracing::warn!(%error, "a renewal broke off");
+        }
+    }
+
+    /// From here on the session rests on this certificate: it goes to who has the session.
+    fn renewed(&self, certificate: CertificateDer<'static>) {
+        if let Ok(validity) = Validity::of(&certificate) {
+            let mut held = self.certificate.lock();
+            *held = Certificate {
+                chain: vec![certificate],
+                not_after: validity.not_after,
+            };
+        }
+    }
+
+    /// Why the session may not go on, if it may not.
+    pub(crate) fn objection(
+        &self,
+        snapshot: &Snapshot,
+        agents: &ClientVerifier,
+        now: Timestamp,
+    ) -> Option<String> {
+        if let Some(objection) = snapshot.objection(&self.cluster) {
+            return Some(objection);
+        }
+        let certificate = self.certificate.lock();
+        if now > certificate.not_after {
+            return Some("the agent's certificate has ended and was not renewed".to_owned());
+        }
+        let verified = agents.verify(&certificate.chain, now);
+        verified
+            .err()
+            .map(|error| format!("the agent's certificate is not good any more: {error}"))
+    }
+
+    /// Ends the session.
+    pub(crate) fn revoke(&self, why: &str) {
+        tracing::info!(cluster = %self.cluster, source = %self.source, why, "session closed");
+        self.session
+            .close(CloseReason::new(CloseCode::Revoked, why));
+    }
+
+    /// No new streams; the session ends when the last one has, or at the deadline.
+    pub(crate) fn drain(&self, deadline: Duration) {
+        self.session.drain(deadline);
+    }
+
+    fn table(&self) -> ExposureTable {
+        let table = self.table.lock();
+        ExposureTable {
+            generation: table.generation,
+            services: table.services.clone(),
+        }
+    }
+}
+
+fn no_stream(cluster: &ClusterName, error: OpenError) -> NoStream {
+    let refusal = |code, message: String| Refusal::new(code, message);
+    match error {
+        OpenError::Draining => {
+            let message = format!("the agent of {cluster} is shutting down");
+            NoStream::TryNext(refusal(RefusalCode::Draining, message).with_hint("try again"))
+        }
+        OpenError::TooManyStreams => {
+            let message = format!("the session to {cluster} has as many streams as it may have");
+            NoStream::TryNext(refusal(RefusalCode::Overloaded, message))
+        }
+        OpenError::Rejected { code, text } => {
+            let code = RefusalCode::from_wire(code).unwrap_or(RefusalCode::AgentRefused);
+            NoStream::Refused(refusal(code, clean(&text)))
+        }
+        OpenError::Lost(end) => NoStream::Refused(lost(cluster, &end)),
+        OpenError::Reset(code) => NoStream::Refused(refusal(
+            RefusalCode::DialFailed,
+            format!("the agent of {cluster} cut the stream (code {code})"),
+        )),
+        OpenError::Invalid(error) => {
+            NoStream::Refused(refusal(RefusalCode::BadRequest, error.to_string()))
+        }
+    }
+}
+
+fn lost(cluster: &ClusterName, end: &EndReason) -> Refusal {
+    Refusal::new(
+        RefusalCode::TunnelLost,
+        format!("the session to {cluster} was lost: {end}"),
+    )
+    .with_hint("agents come back by themselves; try again")
+}

@@ -1,0 +1,333 @@
+//! What the hub is told to do.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::Args;
+use jiff::SignedDuration;
+use serde::{Serialize, Serializer};
+use strait_pki::{InvalidTrustDomain, TrustDomain};
+use thiserror::Error;
+
+/// The flags of `strait hub`.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Hub")]
+pub struct HubArgs {
+    /// Where agents and callers are accepted, both over TLS
+    #[arg(
+        long,
+        env = "STRAIT_LISTEN",
+        default_value = "[::]:8443",
+        value_name = "ADDRESS"
+    )]
+    listen: SocketAddr,
+    /// Where agents and callers reach this hub, `host:port`; may be given more than once
+    #[arg(
+        long = "address",
+        env = "STRAIT_ADDRESSES",
+        value_delimiter = ',',
+        value_name = "HOST:PORT"
+    )]
+    addresses: Vec<String>,
+    /// The DNS domain below which services are served by HTTPS
+    #[arg(long, env = "STRAIT_DOMAIN", default_value = "", value_name = "DOMAIN")]
+    domain: String,
+    /// The trust domain in the names of agents
+    #[arg(
+        long,
+        env = "STRAIT_TRUST_DOMAIN",
+        default_value = strait_pki::DEFAULT_TRUST_DOMAIN,
+        value_name = "DOMAIN"
+    )]
+    trust_domain: String,
+    /// A certificate for callers, PEM, shown wherever it covers the name; with --tls-key
+    #[arg(
+        long,
+        env = "STRAIT_TLS_CERT",
+        requires = "tls_key",
+        value_name = "FILE"
+    )]
+    tls_cert: Option<PathBuf>,
+    /// The key of --tls-cert, PEM
+    #[arg(
+        long,
+        env = "STRAIT_TLS_KEY",
+        requires = "tls_cert",
+        value_name = "FILE"
+    )]
+    tls_key: Option<PathBuf>,
+    /// Authorities of callers' certificates, PEM, besides the API server's
+    #[arg(long, env = "STRAIT_CALLERS_CA", value_name = "FILE")]
+    callers_ca: Option<PathBuf>,
+    /// Audience that callers' tokens must have; the API server's own when not given
+    #[arg(
+        long = "token-audience",
+        env = "STRAIT_TOKEN_AUDIENCES",
+        value_delimiter = ','
+    )]
+    token_audiences: Vec<String>,
+    /// Days for which an agent's certificate is valid; agents renew after two thirds
+    #[arg(long, env = "STRAIT_AGENT_CERTIFICATE_DAYS", default_value_t = 30, value_name = "DAYS",
+          value_parser = clap::value_parser!(i64).range(1..=3650))]
+    agent_certificate_days: i64,
+    /// Seconds that an agent may take to connect to a service
+    #[arg(long, env = "STRAIT_DIAL_SECONDS", default_value_t = 10, value_name = "SECONDS",
+          value_parser = clap::value_parser!(u64).range(1..=300))]
+    dial_seconds: u64,
+    /// Seconds that open streams get to finish when the hub is asked to stop
+    #[arg(
+        long,
+        env = "STRAIT_DRAIN_SECONDS",
+        default_value_t = 30,
+        value_name = "SECONDS"
+    )]
+    drain_seconds: u64,
+    /// Streams that all callers together may have open
+    #[arg(
+        long,
+        env = "STRAIT_MAX_STREAMS",
+        default_value_t = 100_000,
+        value_name = "COUNT"
+    )]
+    max_streams: usize,
+    /// Streams that one caller may have open
+    #[arg(
+        long,
+        env = "STRAIT_MAX_STREAMS_PER_CALLER",
+        default_value_t = 10_000,
+        value_name = "COUNT"
+    )]
+    max_streams_per_caller: usize,
+}
+
+/// What the hub does.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HubConfig {
+    /// Where it listens; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Where agents and callers reach it, `host:port`.
+    pub addresses: Vec<String>,
+    /// The domain below which services are served by HTTPS; empty for none.
+    pub domain: String,
+    /// The trust domain in agents' names.
+    #[serde(serialize_with = "as_text")]
+    pub trust_domain: TrustDomain,
+    /// Certificate and key of `--tls-cert`, `--tls-key`.
+    pub serving_files: Option<(PathBuf, PathBuf)>,
+    /// Authorities of callers besides the API server's.
+    pub callers_ca: Option<PathBuf>,
+    /// Audiences that tokens must have.
+    pub token_audiences: Vec<String>,
+    /// How long agents' certificates are valid.
+    pub agent_validity: SignedDuration,
+    /// What it takes in at most.
+    pub limits: Limits,
+    /// How long things may take.
+    pub times: Times,
+}
+
+/// What a hub takes in at most.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Limits {
+    /// Connections whose TLS handshake is not over; one source address gets a quarter of them.
+    /// Those beyond are closed.
+    pub handshakes: usize,
+    /// Streams of all callers.
+    pub streams: usize,
+    /// Streams of one caller, by user name.
+    pub streams_per_caller: usize,
+    /// Joins from one source address in a minute.
+    pub joins_per_minute: u32,
+    /// Bytes of a join's body.
+    pub join_bytes: usize,
+    /// Bytes of the head of a request.
+    pub head_bytes: usize,
+}
+
+/// How long things of a hub may take.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Times {
+    /// TLS handshake.
+    pub handshake: Duration,
+    /// Head of a request; also an idle connection between two requests.
+    pub head: Duration,
+    /// From OPEN to ACCEPT.
+    pub dial: Duration,
+    /// TLS between hub and service.
+    pub upstream_tls: Duration,
+    /// For how long a decision about a caller holds without being asked for again.
+    pub decision: Duration,
+    /// How often the callers of open streams are checked again.
+    pub recheck: Duration,
+    /// How often a probe goes through each session.
+    pub probe: Duration,
+    /// How long a probe may take.
+    pub probe_answer: Duration,
+    /// How long a new session waits until its cluster is in the inventory.
+    pub admission: Duration,
+    /// From being asked to stop until open streams are cut.
+    pub drain: Duration,
+}
+
+/// Flags that do not make a configuration.
+#[derive(Debug, Error)]
+pub enum InvalidHubConfig {
+    /// The trust domain is none.
+    #[error("--trust-domain is not valid")]
+    TrustDomain(#[source] InvalidTrustDomain),
+    /// An address has no port.
+    #[error("--address `{0}` is not of the form `host:port`")]
+    Address(String),
+}
+
+// === impl HubConfig ===
+
+impl HubConfig {
+    /// A hub with defaults that listens here.
+    #[must_use]
+    pub fn new(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            addresses: vec![],
+            domain: String::new(),
+            trust_domain: TrustDomain::default(),
+            serving_files: None,
+            callers_ca: None,
+            token_audiences: vec![],
+            agent_validity: SignedDuration::from_hours(30 * 24),
+            limits: Limits::default(),
+            times: Times::default(),
+        }
+    }
+
+    /// The host names and addresses under which the hub itself is reached, for its certificate.
+    #[must_use]
+    pub fn own_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self
+            .addresses
+            .iter()
+            .filter_map(|address| split_address(address))
+            .map(|(host, _)| host.to_ascii_lowercase())
+            .collect();
+        names.extend((!self.domain.is_empty()).then(|| self.domain.clone()));
+        names.extend(["localhost", "127.0.0.1", "::1"].map(str::to_owned));
+        names.sort();
+        names.dedup();
+        names
+    }
+}
+
+impl TryFrom<HubArgs> for HubConfig {
+    type Error = InvalidHubConfig;
+
+    fn try_from(args: HubArgs) -> Result<Self, InvalidHubConfig> {
+        if let Some(wrong) = args.addresses.iter().find(|a| split_address(a).is_none()) {
+            return Err(InvalidHubConfig::Address(wrong.clone()));
+        }
+        let defaults = Self::new(args.listen);
+        Ok(Self {
+            addresses: args.addresses,
+            domain: args.domain.trim_matches('.').to_ascii_lowercase(),
+            trust_domain: args
+                .trust_domain
+                .parse()
+                .map_err(InvalidHubConfig::TrustDomain)?,
+            serving_files: args.tls_cert.zip(args.tls_key),
+            callers_ca: args.callers_ca,
+            token_audiences: args.token_audiences,
+            agent_validity: SignedDuration::from_hours(args.agent_certificate_days * 24),
+            limits: Limits {
+                streams: args.max_streams,
+                streams_per_caller: args.max_streams_per_caller,
+                ..defaults.limits
+            },
+            times: Times {
+                dial: Duration::from_secs(args.dial_seconds),
+                drain: Duration::from_secs(args.drain_seconds),
+                ..defaults.times
+            },
+            ..defaults
+        })
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            handshakes: 1024,
+            streams: 100_000,
+            streams_per_caller: 10_000,
+            joins_per_minute: 30,
+            join_bytes: 16 << 10,
+            head_bytes: 64 << 10,
+        }
+    }
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            handshake: Duration::from_secs(10),
+            head: Duration::from_secs(60),
+            dial: Duration::from_secs(10),
+            upstream_tls: Duration::from_secs(10),
+            decision: Duration::from_secs(5),
+            recheck: Duration::from_secs(5),
+            probe: Duration::from_secs(10),
+            probe_answer: Duration::from_secs(5),
+            admission: Duration::from_secs(5),
+            drain: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Host and port of `host:port`; an IPv6 address stands in brackets.
+fn split_address(text: &str) -> Option<(&str, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    let inner = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+    let host = match inner {
+        Some(inner) => inner,
+        None if host.contains(':') => return None,
+        None => host,
+    };
+    Some((host, port.parse().ok()?)).filter(|(host, port)| !host.is_empty() && *port != 0)
+}
+
+fn as_text<S: Serializer>(value: &TrustDomain, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_need_a_host_and_a_port() {
+        assert_eq!(
+            split_address("hub.example.com:8443"),
+            Some(("hub.example.com", 8443))
+        );
+        assert_eq!(split_address("[fd00::1]:8443"), Some(("fd00::1", 8443)));
+        for wrong in ["hub", "hub:", ":1", "fd00::1:8443", "hub:0", "hub:99999"] {
+            assert_eq!(split_address(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_hubs_own_names_come_from_its_addresses() {
+        let mut config = HubConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)));
+        config.addresses = vec!["Hub.test:8443".to_owned(), "[fd00::1]:8443".to_owned()];
+        config.domain = "demo.localhost".to_owned();
+        let names = [
+            "127.0.0.1",
+            "::1",
+            "demo.localhost",
+            "fd00::1",
+            "hub.test",
+            "localhost",
+        ];
+        assert_eq!(config.own_names(), names);
+    }
+}

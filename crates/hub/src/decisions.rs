@@ -1,0 +1,208 @@
+//! Decides who a caller is and whether they may connect: cached shortly, bounded, asked for once
+//! at a time. What cannot be decided is refused.
+
+use std::{error::Error, sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use moka::future::Cache;
+use strait_api::{Subject, SubjectKind};
+use strait_pki::Subject as CertificateSubject;
+use strait_runtime::clock;
+use strait_types::{Refusal, RefusalCode};
+
+use crate::{
+    caller::{Caller, Credential, Fingerprint, User},
+    callers_trust::CallersTrust,
+    deps::{Reviews, Unanswered},
+    snapshot::Destination,
+};
+
+/// How many answers of each kind are remembered. One takes some hundred bytes.
+const MAX_REMEMBERED: u64 = 10_000;
+/// A group that everybody who is known belongs to; API servers add it themselves for tokens.
+const AUTHENTICATED: &str = "system:authenticated";
+
+/// Whether an answer may be one that was given a moment ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freshness {
+    /// At most as old as `Times::decision`.
+    Recent,
+    /// Asked for now.
+    Now,
+}
+
+/// Remembers and asks.
+#[derive(Debug)]
+pub(crate) struct Decisions {
+    reviews: Arc<dyn Reviews>,
+    callers: CallersTrust,
+    known: Cache<Fingerprint, Option<Arc<User>>>,
+    allowed: Cache<(Fingerprint, Arc<str>), bool>,
+}
+
+// === impl Decisions ===
+
+impl Decisions {
+    pub(crate) fn new(reviews: Arc<dyn Reviews>, callers: CallersTrust, keep: Duration) -> Self {
+        Self {
+            reviews,
+            callers,
+            known: Cache::builder()
+                .max_capacity(MAX_REMEMBERED)
+                .time_to_live(keep)
+                .build(),
+            allowed: Cache::builder()
+                .max_capacity(MAX_REMEMBERED)
+                .time_to_live(keep)
+                .build(),
+        }
+    }
+
+    /// Who brings this credential.
+    ///
+    /// Refuses with `unauthenticated` when nobody does, and with `unavailable` when that cannot be
+    /// said now.
+    pub(crate) async fn identify(
+        &self,
+        credential: Credential,
+        freshness: Freshness,
+    ) -> Result<Caller, Refusal> {
+        let fingerprint = credential.fingerprint();
+        if freshness == Freshness::Now {
+            self.known.invalidate(&fingerprint).await;
+        }
+        let known = match &credential {
+            Credential::Token(token) => {
+                let ask: BoxFuture<'_, _> = Box::pin(async {
+                    let user = self.reviews.who_is(token).await?;
+                    Ok(user.filter(|user| !user.name.is_empty()).map(Arc::new))
+                });
+                self.known
+                    .try_get_with(fingerprint, ask)
+                    .await
+                    .map_err(|e| unavailable(&e))?
+            }
+            Credential::Certificate(chain) => {
+                self.known
+                    .get_with(fingerprint, async { self.user_of_certificate(chain) })
+                    .await
+            }
+        };
+        match known {
+            Some(user) => Ok(Caller::new(user, credential, fingerprint)),
+            None => Err(nobody(&credential)),
+        }
+    }
+
+    /// Whether the caller may connect there.
+    ///
+    /// Refuses with `unavailable` when that cannot be said now.
+    pub(crate) async fn may_connect(
+        &self,
+        caller: &Caller,
+        destination: &Destination,
+        freshness: Freshness,
+    ) -> Result<bool, Refusal> {
+        if listed(caller.user(), &destination.subjects) {
+            return Ok(true);
+        }
+        let key = (caller.user_fingerprint(), Arc::clone(&destination.key));
+        if freshness == Freshness::Now {
+            self.allowed.invalidate(&key).await;
+        }
+        let cluster = destination.service.cluster();
+        let ask = self
+            .reviews
+            .may_connect(caller.user(), cluster, &destination.object);
+        self.allowed
+            .try_get_with(key, ask)
+            .await
+            .map_err(|error| unavailable(&error))
+    }
+
+    fn user_of_certificate(
+        &self,
+        chain: &[rustls_pki_types::CertificateDer<'static>],
+    ) -> Option<Arc<User>> {
+        if let Err(error) = self.callers.verify(chain, clock::timestamp()) {
+            tracing::debug!(%error, "a caller's certificate is not good");
+            return None;
+        }
+        let subject = CertificateSubject::of(chain.first()?).ok().flatten()?;
+        let mut groups = subject.groups;
+        if !groups.iter().any(|group| group == AUTHENTICATED) {
+            groups.push(AUTHENTICATED.to_owned());
+        }
+        Some(Arc::new(User {
+            name: subject.user,
+            groups,
+            ..User::default()
+        }))
+    }
+}
+
+/// Whether one of the entrypoint's own subjects is this user.
+fn listed(user: &User, subjects: &[Subject]) -> bool {
+    subjects.iter().any(|subject| match subject.kind {
+        SubjectKind::User => subject.name == user.name,
+        SubjectKind::Group => user.groups.contains(&subject.name),
+        SubjectKind::ServiceAccount => subject.namespace.as_ref().is_some_and(|namespace| {
+            user.name == format!("system:serviceaccount:{namespace}:{}", subject.name)
+        }),
+    })
+}
+
+fn nobody(credential: &Credential) -> Refusal {
+    let what = match credential {
+        Credential::Token(_) => "the token is not valid, or not any more",
+        Credential::Certificate(_) => "the client certificate is not valid, or not any more",
+    };
+    Refusal::new(RefusalCode::Unauthenticated, what)
+}
+
+fn unavailable(error: &Arc<Unanswered>) -> Refusal {
+    let cause = error.source().map(ToString::to_string).unwrap_or_default();
+    tracing::warn!(error = %error, cause, "a caller could not be reviewed");
+    Refusal::new(
+        RefusalCode::Unavailable,
+        "the hub cannot check callers at the moment",
+    )
+    .with_hint("the hub's API server does not answer; try again later")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject(kind: SubjectKind, name: &str, namespace: Option<&str>) -> Subject {
+        Subject {
+            kind,
+            name: name.to_owned(),
+            namespace: namespace.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn subjects_are_compared_as_rbac_does() {
+        let user = User {
+            name: "system:serviceaccount:ci:runner".to_owned(),
+            groups: vec!["system:serviceaccounts".to_owned()],
+            ..User::default()
+        };
+        let yes = [
+            subject(SubjectKind::ServiceAccount, "runner", Some("ci")),
+            subject(SubjectKind::Group, "system:serviceaccounts", None),
+            subject(SubjectKind::User, "system:serviceaccount:ci:runner", None),
+        ];
+        for subject in yes {
+            assert!(listed(&user, std::slice::from_ref(&subject)), "{subject:?}");
+        }
+        let no = [
+            subject(SubjectKind::ServiceAccount, "runner", None),
+            subject(SubjectKind::ServiceAccount, "runner", Some("other")),
+            subject(SubjectKind::User, "system:serviceaccounts", None),
+            subject(SubjectKind::Group, "runner", None),
+        ];
+        assert!(!listed(&user, &no));
+    }
+}

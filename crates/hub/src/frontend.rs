@@ -1,0 +1,199 @@
+//! Callers: one connection each, HTTP/1.1 over TLS.
+//!
+//! - `CONNECT host:port` is a stream of bytes to that port.
+//! - `GET http://host/` (absolute form) is a request to a forward proxy.
+//! - Any other request goes to the service that its `Host` names; the name that the TLS handshake
+//!   asked for chooses the certificate and nothing else.
+//!
+//! Every request is authorised by itself, also on one connection.
+
+mod body;
+mod connect;
+mod forward;
+mod join;
+mod route;
+mod service_connection;
+
+use std::{convert::Infallible, net::SocketAddr, sync::Arc};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls_pki_types::CertificateDer;
+use strait_runtime::Tasks;
+use strait_types::Refusal;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::{
+    audit::{AuditLine, Via},
+    caller::{Caller, Credential},
+    config::{Limits, Times},
+    credential::{self, Given},
+    decisions::{Decisions, Freshness},
+    join::Joins,
+    metrics::Metrics,
+    problem::{self, Role},
+    reach::Reach,
+    upstream::Upstream,
+};
+use body::Body;
+use route::Route;
+use service_connection::Idle;
+
+/// What every connection of callers needs.
+#[derive(Debug)]
+pub(crate) struct Frontend {
+    pub(crate) reach: Reach,
+    pub(crate) decisions: Arc<Decisions>,
+    pub(crate) upstream: Upstream,
+    pub(crate) joins: Arc<Joins>,
+    pub(crate) metrics: Metrics,
+    pub(crate) limits: Limits,
+    pub(crate) times: Times,
+    /// Streams that outlive their request.
+    pub(crate) tasks: Tasks,
+}
+
+/// One caller's connection.
+#[derive(Debug)]
+struct Connection {
+    frontend: Arc<Frontend>,
+    source: SocketAddr,
+    certificate: Option<Arc<[CertificateDer<'static>]>>,
+    idle: Idle,
+}
+
+// === impl Frontend ===
+
+impl Frontend {
+    /// Serves one connection until it ends, or until the present request is done once the hub is
+    /// asked to stop.
+    pub(crate) async fn serve<I>(
+        self: Arc<Self>,
+        io: I,
+        source: SocketAddr,
+        certificate: Option<Arc<[CertificateDer<'static>]>>,
+    ) where
+        I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let stop = self.reach.stop.clone();
+        let mut builder = http1::Builder::new();
+        builder
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.times.head)
+            .max_header_size(self.limits.head_bytes)
+            .max_buf_size(self.limits.head_bytes.max(16 << 10));
+        let connection = Arc::new(Connection {
+            frontend: self,
+            source,
+            certificate,
+            idle: Idle::default(),
+        });
+        let answer = service_fn(move |request| {
+            let connection = Arc::clone(&connection);
+            async move { Ok::<_, Infallible>(connection.answer(request).await) }
+        });
+        let serving = builder
+            .serve_connection(TokioIo::new(io), answer)
+            .with_upgrades();
+        let mut serving = std::pin::pin!(serving);
+        let ended = tokio::select! {
+            ended = serving.as_mut() => ended,
+            () = stop.cancelled() => {
+                serving.as_mut().graceful_shutdown();
+                serving.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, %source, "a caller's connection ended");
+        }
+    }
+}
+
+// === impl Connection ===
+
+impl Connection {
+    async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+        let resolves = |host: &str| self.frontend.reach.snapshot().names.resolve(host).is_ok();
+        match route::route(&request, resolves) {
+            Ok(Route::Join) => Box::pin(self.join(request)).await,
+            Ok(Route::Connect { host, port }) => Box::pin(self.connect(request, host, port)).await,
+            Ok(Route::Forward { host, port }) => {
+                Box::pin(self.forward(request, Via::ForwardProxy, host, port)).await
+            }
+            Ok(Route::ByHost { host, port }) => {
+                Box::pin(self.forward(request, Via::HttpsByHost, host, port)).await
+            }
+            Err((via, refusal)) => {
+                let name = request.uri().to_string();
+                let audit = AuditLine::begin(&self.frontend.metrics, self.source, via, &name);
+                refuse(audit, &refusal, via)
+            }
+        }
+    }
+
+    /// Who sends this request, and the header with their credential.
+    async fn identify(
+        &self,
+        via: Via,
+        request: &Request<Incoming>,
+    ) -> Result<(Arc<Caller>, Option<http::HeaderName>), Refusal> {
+        let given = credential::given(via, request.headers(), self.certificate.is_some())?;
+        let (credential, header) = match (given, &self.certificate) {
+            (Given::Token(token, header), _) => (Credential::Token(token), Some(header)),
+            (Given::Certificate, Some(chain)) => (Credential::Certificate(Arc::clone(chain)), None),
+            (Given::Certificate | Given::Nothing, _) => return Err(anonymous(via)),
+        };
+        let caller = self
+            .frontend
+            .decisions
+            .identify(credential, Freshness::Recent)
+            .await?;
+        Ok((Arc::new(caller), header))
+    }
+}
+
+fn anonymous(via: Via) -> Refusal {
+    let header = if via.is_proxy() {
+        "Proxy-Authorization"
+    } else {
+        "Authorization"
+    };
+    Refusal::new(
+        strait_types::RefusalCode::Unauthenticated,
+        "nobody said who is asking",
+    )
+    .with_hint(format!(
+        "send a bearer token in `{header}`, or come with a client certificate"
+    ))
+}
+
+/// Writes the audit line and makes the answer.
+fn refuse(audit: AuditLine, refusal: &Refusal, via: Via) -> Response<Body> {
+    audit.refused(refusal);
+    let role = if via.is_proxy() {
+        Role::Proxy
+    } else {
+        Role::Origin
+    };
+    whole(problem::render(refusal, role))
+}
+
+/// An answer that is complete already.
+fn whole(response: Response<Bytes>) -> Response<Body> {
+    response.map(|bytes| Body::whole(Full::new(bytes)))
+}
+
+/// The W3C trace context of a request, if there is one that can be one.
+fn trace_context(request: &Request<Incoming>) -> String {
+    let parent = request
+        .headers()
+        .get("traceparent")
+        .and_then(|value| value.to_str().ok());
+    parent
+        .filter(|text| text.len() <= 64)
+        .unwrap_or_default()
+        .to_owned()
+}

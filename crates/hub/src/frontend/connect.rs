@@ -1,0 +1,103 @@
+//! HTTP CONNECT.
+
+use std::sync::Arc;
+
+use http::{Request, Response};
+use hyper::{body::Incoming, upgrade::Upgraded};
+use hyper_util::rt::TokioIo;
+use strait_tunnel::{SpliceEnd, Spliced, reset_code, splice};
+use strait_types::{PortChoice, Refusal, RefusalCode};
+
+use super::{Body, Connection, refuse, trace_context};
+use crate::{
+    audit::{AuditLine, Bytes, End, Via},
+    reach::{Ask, Opened},
+};
+
+impl Connection {
+    pub(super) async fn connect(
+        self: &Arc<Self>,
+        mut request: Request<Incoming>,
+        host: String,
+        port: PortChoice,
+    ) -> Response<Body> {
+        let metrics = &self.frontend.metrics;
+        let name = format!("{host}:{port}");
+        let mut audit = AuditLine::begin(metrics, self.source, Via::Connect, &name);
+        let ask = Ask {
+            host,
+            port,
+            trace: trace_context(&request),
+        };
+        match self.open(&request, &ask, &mut audit).await {
+            Ok(opened) => {
+                audit.allowed();
+                let upgrade = hyper::upgrade::on(&mut request);
+                self.frontend.tasks.spawn_one(async move {
+                    match upgrade.await {
+                        Ok(caller) => carry(caller, opened, audit).await,
+                        Err(error) => {
+                            tracing::debug!(%error, "the caller left before the stream began");
+                            audit.ended(Bytes::default(), &End::CallerGone);
+                        }
+                    }
+                });
+                Response::new(Body::empty())
+            }
+            Err(refusal) => refuse(audit, &refusal, Via::Connect),
+        }
+    }
+
+    async fn open(
+        &self,
+        request: &Request<Incoming>,
+        ask: &Ask,
+        audit: &mut AuditLine,
+    ) -> Result<Opened, Refusal> {
+        let (caller, _) = self.identify(Via::Connect, request).await?;
+        audit.caller(&caller.user().name);
+        let reach = &self.frontend.reach;
+        let destination = reach.find(&caller, &ask.host, audit).await?;
+        reach.open(&caller, destination, ask).await
+    }
+}
+
+/// Carries bytes both ways until both sides are done, one is gone, or the stream is cut.
+async fn carry(caller: Upgraded, opened: Opened, audit: AuditLine) {
+    let Opened { stream, place, .. } = opened;
+    let resetter = stream.resetter();
+    let caller = TokioIo::new(caller);
+    let mut copying = std::pin::pin!(splice(stream, caller));
+    let mut cut = None;
+    let spliced = tokio::select! {
+        spliced = copying.as_mut() => spliced,
+        code = place.cut().wait() => {
+            cut = Some(code);
+            resetter.reset(reset(code));
+            copying.await
+        }
+    };
+    let Spliced {
+        sent,
+        received,
+        end,
+    } = spliced;
+    let end = cut.map_or_else(|| end_of(&end), End::Cut);
+    audit.ended(Bytes { sent, received }, &end);
+}
+
+/// What the agent is told about a stream that is cut.
+fn reset(code: RefusalCode) -> u16 {
+    match code {
+        RefusalCode::Draining => reset_code::SHUTDOWN,
+        _ => reset_code::REVOKED,
+    }
+}
+
+fn end_of(end: &SpliceEnd) -> End {
+    match end {
+        SpliceEnd::Complete => End::Complete,
+        SpliceEnd::Io(_) => End::CallerGone,
+        SpliceEnd::Reset(_) | SpliceEnd::Lost(_) => End::TargetGone,
+    }
+}

@@ -1,0 +1,207 @@
+//! Which of the hub's parts a request is for. Pure.
+
+use http::{Method, Request, Uri, header::HOST};
+use strait_types::{JOIN_PATH, PortChoice, Refusal, RefusalCode};
+
+use crate::audit::Via;
+
+/// What a request is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    /// An agent's request to join.
+    Join,
+    /// A stream of bytes.
+    Connect {
+        /// To this host.
+        host: String,
+        /// At this port.
+        port: PortChoice,
+    },
+    /// A request to a forward proxy.
+    Forward {
+        /// To this host.
+        host: String,
+        /// At this port.
+        port: PortChoice,
+    },
+    /// A request to a service by its name.
+    ByHost {
+        /// To this host.
+        host: String,
+        /// At this port.
+        port: PortChoice,
+    },
+}
+
+/// Reads what a request is from its first line and its `Host`. `resolves` says whether a host is
+/// the name of a service: those own all of their paths, also the hub's.
+pub(super) fn route<B>(
+    request: &Request<B>,
+    resolves: impl Fn(&str) -> bool,
+) -> Result<Route, (Via, Refusal)> {
+    let uri = request.uri();
+    if request.method() == Method::CONNECT {
+        let connect = connect(uri).map_err(|refusal| (Via::Connect, refusal))?;
+        return Ok(connect);
+    }
+    if uri.authority().is_some() {
+        return absolute(uri).map_err(|refusal| (Via::ForwardProxy, refusal));
+    }
+    let host = by_host(request).map_err(|refusal| (Via::HttpsByHost, refusal))?;
+    if uri.path() == JOIN_PATH && !resolves(&host) {
+        return Ok(Route::Join);
+    }
+    // The port in `Host` is the hub's.
+    Ok(Route::ByHost {
+        host,
+        port: PortChoice::Default,
+    })
+}
+
+fn connect(uri: &Uri) -> Result<Route, Refusal> {
+    let authority = uri
+        .authority()
+        .map(http::uri::Authority::as_str)
+        .unwrap_or_default();
+    let form = || bad(format!("CONNECT wants `host:port`, not `{authority}`"));
+    let (host, port) = authority.rsplit_once(':').ok_or_else(form)?;
+    let port = port
+        .parse()
+        .map_err(|error| bad(format!("CONNECT to `{authority}`: {error}")))?;
+    Ok(Route::Connect {
+        host: plain_host(host).ok_or_else(form)?,
+        port: PortChoice::Port(port),
+    })
+}
+
+/// `http://host[:port]/…`; the port is 80 when there is none, as the scheme says.
+fn absolute(uri: &Uri) -> Result<Route, Refusal> {
+    if uri.scheme_str() != Some("http") {
+        return Err(bad("only http:// can be asked for in this form")
+            .with_hint("clients use CONNECT for https:// through a proxy"));
+    }
+    let authority = uri
+        .authority()
+        .map(http::uri::Authority::as_str)
+        .unwrap_or_default();
+    let form = || bad(format!("`{authority}` is not of the form `host[:port]`"));
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port),
+        _ => (authority, "80"),
+    };
+    let port = port
+        .parse()
+        .map_err(|error| bad(format!("`{authority}`: {error}")))?;
+    Ok(Route::Forward {
+        host: plain_host(host).ok_or_else(form)?,
+        port: PortChoice::Port(port),
+    })
+}
+
+fn by_host<B>(request: &Request<B>) -> Result<String, Refusal> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else {
+        return Err(bad("a request needs one `Host` header"));
+    };
+    let text = host.to_str().unwrap_or_default();
+    let host = match text.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
+        _ => text,
+    };
+    plain_host(host).ok_or_else(|| bad(format!("`{text}` is not a host")))
+}
+
+/// A host without user information.
+fn plain_host(host: &str) -> Option<String> {
+    (!host.is_empty() && !host.contains(['@', '/', ' '])).then(|| host.to_owned())
+}
+
+fn bad(message: impl Into<String>) -> Refusal {
+    Refusal::new(RefusalCode::BadRequest, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(method: &str, uri: &str, host: Option<&str>) -> Result<Route, (Via, Refusal)> {
+        let mut request = Request::builder().method(method).uri(uri);
+        if let Some(host) = host {
+            request = request.header(HOST, host);
+        }
+        route(&request.body(()).unwrap(), |host| {
+            host == "search.default.cluster1"
+        })
+    }
+
+    fn port(text: &str) -> PortChoice {
+        PortChoice::Port(text.parse().unwrap())
+    }
+
+    #[test]
+    fn the_first_line_says_what_a_request_is() {
+        let host = || "search.default.cluster1".to_owned();
+        assert_eq!(
+            of("CONNECT", "search.default.cluster1:443", None),
+            Ok(Route::Connect {
+                host: host(),
+                port: port("443")
+            })
+        );
+        assert_eq!(
+            of("GET", "http://search.default.cluster1/x", Some("other")),
+            Ok(Route::Forward {
+                host: host(),
+                port: port("80")
+            }),
+            "the first line counts, not Host"
+        );
+        assert_eq!(
+            of("GET", "http://search.default.cluster1:8080/", None),
+            Ok(Route::Forward {
+                host: host(),
+                port: port("8080")
+            })
+        );
+        assert_eq!(
+            of("GET", "/x", Some("search.default.cluster1:8443")),
+            Ok(Route::ByHost {
+                host: host(),
+                port: PortChoice::Default
+            })
+        );
+    }
+
+    #[test]
+    fn a_service_owns_all_of_its_paths() {
+        assert_eq!(
+            of("POST", JOIN_PATH, Some("172.30.0.11:8443")),
+            Ok(Route::Join)
+        );
+        assert!(matches!(
+            of("POST", JOIN_PATH, Some("search.default.cluster1")),
+            Ok(Route::ByHost { .. })
+        ));
+    }
+
+    #[test]
+    fn what_is_none_of_these_is_refused() {
+        for (method, uri, host) in [
+            ("CONNECT", "search.default.cluster1", None),
+            ("GET", "https://search.default.cluster1/", None),
+            ("GET", "http://user@search/", None),
+            ("GET", "/", None),
+            ("GET", "/", Some("")),
+        ] {
+            let refused = of(method, uri, host).unwrap_err();
+            assert_eq!(refused.1.code, RefusalCode::BadRequest, "{method} {uri}");
+        }
+        let twice = Request::builder()
+            .uri("/")
+            .header(HOST, "a")
+            .header(HOST, "b")
+            .body(())
+            .unwrap();
+        assert!(route(&twice, |_| true).is_err());
+    }
+}

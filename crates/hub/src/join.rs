@@ -1,0 +1,253 @@
+//! A cluster joins with a token, and its agent renews its certificate.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use rustls_pki_types::CertificateDer;
+use strait_install::JoinRecord;
+use strait_pki::IssueError;
+use strait_runtime::clock;
+use strait_types::{
+    ClusterName, JoinAnswer, JoinCredential, JoinRefusal, JoinRequest, Redacted, RenewRequest,
+};
+
+use crate::{
+    config::HubConfig,
+    deps::{Deps, Unanswered},
+    metrics::Metrics,
+    rate_limit::RateLimit,
+};
+
+/// What a hash is compared with when there is no record, so that both take the same time.
+const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// Issues agents' certificates.
+#[derive(Debug)]
+pub(crate) struct Joins {
+    config: Arc<HubConfig>,
+    deps: Deps,
+    metrics: Metrics,
+    limit: RateLimit,
+}
+
+/// Why there is no certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoJoin {
+    /// The source asks too often.
+    TooOften,
+    /// For this reason.
+    Refused(JoinRefusal),
+}
+
+// === impl Joins ===
+
+impl Joins {
+    pub(crate) fn new(config: Arc<HubConfig>, deps: Deps, metrics: Metrics) -> Self {
+        let limit = RateLimit::new(config.limits.joins_per_minute);
+        Self {
+            config,
+            deps,
+            metrics,
+            limit,
+        }
+    }
+
+    /// Whether this source may ask at all now. Asked before the request is read.
+    pub(crate) fn admits(&self, source: SocketAddr) -> Result<(), NoJoin> {
+        if self.limit.take(source.ip(), clock::now()) {
+            Ok(())
+        } else {
+            self.metrics.join("too-often");
+            Err(NoJoin::TooOften)
+        }
+    }
+
+    /// Spends the token and issues the first certificate of a cluster.
+    pub(crate) async fn join(
+        &self,
+        body: &[u8],
+        source: SocketAddr,
+    ) -> Result<JoinAnswer, JoinRefusal> {
+        let request: JoinRequest = match serde_json::from_slice(body) {
+            Ok(request) => request,
+            Err(error) => {
+                tracing::debug!(%error, %source, "a join that is not one");
+                self.metrics.join("bad-request");
+                return Err(JoinRefusal::BadRequest);
+            }
+        };
+        let (cluster, token) = (request.cluster.clone(), request.token.id().clone());
+        let answer = self.spend(request).await;
+        match &answer {
+            Ok(_) => {
+                self.metrics.join("joined");
+                tracing::info!(target: "strait::audit", %cluster, %token, %source, "cluster joined");
+            }
+            Err(refusal) => {
+                self.metrics.join("refused");
+                tracing::info!(
+                    target: "strait::audit",
+                    %cluster, %token, %source, %refusal,
+                    "join refused"
+                );
+            }
+        }
+        answer
+    }
+
+    /// Issues the next certificate of an agent that is connected.
+    pub(crate) fn renew(
+        &self,
+        cluster: &ClusterName,
+        request: &RenewRequest,
+    ) -> Result<(JoinAnswer, CertificateDer<'static>), JoinRefusal> {
+        let answer = self.issue(cluster, &request.csr);
+        self.metrics
+            .join(if answer.is_ok() { "renewed" } else { "refused" });
+        tracing::info!(target: "strait::audit", %cluster, good = answer.is_ok(), "renewal");
+        answer
+    }
+
+    async fn spend(&self, request: JoinRequest) -> Result<JoinAnswer, JoinRefusal> {
+        let id = request.token.id().clone();
+        let found = self
+            .deps
+            .join_tokens
+            .find(&id)
+            .await
+            .map_err(|e| unavailable(&e))?;
+        let now = clock::timestamp();
+        let record = found.as_ref().map(|(record, _)| record);
+        check(record, &request.token, &request.cluster, now)?;
+        let Some((record, version)) = found else {
+            return Err(JoinRefusal::TokenForeign);
+        };
+        // Everything that can fail comes before the token is spent, and nothing leaves the hub
+        // before it is.
+        let (answer, _) = self.issue(&record.cluster, &request.csr)?;
+        let cluster = record.cluster.clone();
+        self.deps
+            .members
+            .ensure(&cluster)
+            .await
+            .map_err(|e| unavailable(&e))?;
+        let used = JoinRecord {
+            used_at: Some(now),
+            ..record
+        };
+        let won = self.deps.join_tokens.consume(&id, version, used).await;
+        if won.map_err(|e| unavailable(&e))? {
+            Ok(answer)
+        } else {
+            Err(JoinRefusal::TokenUsed)
+        }
+    }
+
+    fn issue(
+        &self,
+        cluster: &ClusterName,
+        csr: &str,
+    ) -> Result<(JoinAnswer, CertificateDer<'static>), JoinRefusal> {
+        let ca = self.deps.material.agent_ca.get();
+        let (domain, validity) = (&self.config.trust_domain, self.config.agent_validity);
+        match ca.issue_agent(csr, cluster, domain, validity, clock::timestamp()) {
+            Ok(issued) => {
+                let answer = JoinAnswer {
+                    certificate: issued.chain_pem,
+                    ca_bundle: self.deps.material.hub_bundle.get().as_str().to_owned(),
+                    hubs: self.config.addresses.clone(),
+                };
+                Ok((answer, issued.der))
+            }
+            Err(IssueError::Request(error)) => {
+                tracing::info!(%cluster, %error, "certificate request refused");
+                Err(JoinRefusal::BadRequest)
+            }
+            Err(IssueError::Sign(error)) => {
+                tracing::warn!(%cluster, %error, "a certificate could not be signed");
+                Err(JoinRefusal::Unavailable)
+            }
+        }
+    }
+}
+
+/// Whether a token may be spent. The secret comes first and in constant time: who does not have it
+/// learns nothing about the token.
+fn check(
+    record: Option<&JoinRecord>,
+    token: &JoinCredential,
+    cluster: &ClusterName,
+    now: jiff::Timestamp,
+) -> Result<(), JoinRefusal> {
+    let no_hash = Redacted::new(NO_HASH);
+    let stored = record.map_or(&no_hash, |record| &record.secret_hash);
+    let good = *stored == token.secret_hash();
+    let Some(record) = record.filter(|_| good) else {
+        return Err(JoinRefusal::TokenForeign);
+    };
+    if record.used_at.is_some() {
+        Err(JoinRefusal::TokenUsed)
+    } else if now >= record.expires {
+        Err(JoinRefusal::TokenExpired)
+    } else if record.cluster != *cluster {
+        Err(JoinRefusal::OtherCluster)
+    } else {
+        Ok(())
+    }
+}
+
+fn unavailable(error: &Unanswered) -> JoinRefusal {
+    let cause = std::error::Error::source(error)
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    tracing::warn!(%error, cause, "a join token could not be looked up");
+    JoinRefusal::Unavailable
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::{SignedDuration, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_checked_secret_first() {
+        let now = Timestamp::from_second(1_800_000_000).unwrap();
+        let (token, other) = (
+            JoinCredential::from_random([1; 8], [2; 32]),
+            JoinCredential::from_random([1; 8], [3; 32]),
+        );
+        let cluster: ClusterName = "cluster1".parse().unwrap();
+        let fresh = JoinRecord::new(cluster.clone(), &token, now + SignedDuration::from_secs(1));
+        let expired = JoinRecord {
+            expires: now,
+            ..fresh.clone()
+        };
+        let used = JoinRecord {
+            used_at: Some(now),
+            ..fresh.clone()
+        };
+        let ask =
+            |record, token, cluster: &str| check(record, token, &cluster.parse().unwrap(), now);
+        assert_eq!(ask(Some(&fresh), &token, "cluster1"), Ok(()));
+        assert_eq!(
+            ask(None, &token, "cluster1"),
+            Err(JoinRefusal::TokenForeign)
+        );
+        assert_eq!(
+            ask(Some(&used), &other, "cluster1"),
+            Err(JoinRefusal::TokenForeign)
+        );
+        assert_eq!(
+            ask(Some(&expired), &token, "cluster1"),
+            Err(JoinRefusal::TokenExpired)
+        );
+        assert_eq!(
+            ask(Some(&used), &token, "cluster1"),
+            Err(JoinRefusal::TokenUsed)
+        );
+        assert_eq!(
+            ask(Some(&fresh), &token, "cluster2"),
+            Err(JoinRefusal::OtherCluster)
+        );
+    }
+}

@@ -1,0 +1,240 @@
+//! The one port: accepts, finishes handshakes beside the accepting, and says whose turn it is.
+
+use std::{collections::BTreeMap, io, net::IpAddr, net::SocketAddr, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use rustls::server::Acceptor;
+use socket2::{SockRef, TcpKeepalive};
+use strait_pki::{ALPN_SESSION, PkiError};
+use strait_runtime::Tasks;
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpListener, TcpStream},
+};
+use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    agents::Agents,
+    config::{Limits, Times},
+    frontend::Frontend,
+    metrics::Metrics,
+    tls_configs::TlsConfigs,
+};
+
+/// How long to wait when the system gives no connection, for instance for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// When a silent caller is asked whether it is still there, how often, how many times.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration::from_secs(15), 4);
+
+/// The hub's port.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) tcp: TcpListener,
+    pub(crate) doors: Arc<Doors>,
+}
+
+/// What a new connection needs.
+#[derive(Debug)]
+pub(crate) struct Doors {
+    pub(crate) tls: TlsConfigs,
+    pub(crate) agents: Arc<Agents>,
+    pub(crate) frontend: Arc<Frontend>,
+    pub(crate) handshakes: Arc<Handshakes>,
+    pub(crate) metrics: Metrics,
+    pub(crate) times: Times,
+}
+
+/// Connections whose handshake is not over.
+#[derive(Debug)]
+pub(crate) struct Handshakes {
+    limit: usize,
+    inner: Mutex<BTreeMap<IpAddr, usize>>,
+}
+
+/// One of them; given back when dropped.
+#[derive(Debug)]
+struct Handshake {
+    all: Arc<Handshakes>,
+    source: IpAddr,
+}
+
+/// Why a connection came to nothing.
+#[derive(Debug, thiserror::Error)]
+enum HandshakeError {
+    #[error("the TLS handshake failed")]
+    Tls(#[source] io::Error),
+    #[error("no TLS configuration")]
+    Config(#[from] PkiError),
+    #[error("the TLS handshake took too long")]
+    TooSlow,
+}
+
+// === impl Listener ===
+
+impl Listener {
+    /// Accepts until `stop`. Connections belong to `connections`.
+    pub(crate) async fn run(self, stop: CancellationToken, connections: &Tasks) {
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                accepted = self.tcp.accept() => match accepted {
+                    Ok((tcp, source)) => self.doors.take(tcp, source, connections),
+                    Err(error) => {
+                        tracing::warn!(%error, "a connection could not be accepted");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+            }
+        }
+    }
+}
+
+// === impl Doors ===
+
+impl Doors {
+    fn take(self: &Arc<Self>, tcp: TcpStream, source: SocketAddr, connections: &Tasks) {
+        let Some(handshake) = self.handshakes.enter(source.ip()) else {
+            self.metrics.handshake("too-many");
+            tracing::debug!(%source, "too many handshakes under way, connection closed");
+            return;
+        };
+        let doors = Arc::clone(self);
+        connections.spawn_one(async move { doors.serve(tcp, source, handshake).await });
+    }
+
+    async fn serve(&self, tcp: TcpStream, source: SocketAddr, handshake: Handshake) {
+        if let Err(error) = prepare(&tcp) {
+            tracing::debug!(%error, %source, "socket options");
+        }
+        let shaken = Box::pin(self.shake_hands(tcp));
+        let tls = match tokio::time::timeout(self.times.handshake, shaken).await {
+            Ok(Ok(tls)) => tls,
+            Ok(Err(error)) => return self.failed(source, &error),
+            Err(tokio::time::error::Elapsed { .. }) => {
+                return self.failed(source, &HandshakeError::TooSlow);
+            }
+        };
+        drop(handshake);
+        let (_, state) = tls.get_ref();
+        let chain = state.peer_certificates().map(<[_]>::to_vec);
+        if state.alpn_protocol() == Some(ALPN_SESSION) {
+            self.metrics.handshake("agent");
+            Box::pin(self.agents.serve(tls, source, chain.unwrap_or_default())).await;
+        } else {
+            self.metrics.handshake("caller");
+            let frontend = Arc::clone(&self.frontend);
+            Box::pin(frontend.serve(tls, source, chain.map(Into::into))).await;
+        }
+    }
+
+    /// Reads the ClientHello, then chooses by its application protocols who is asked for what.
+    async fn shake_hands(&self, tcp: TcpStream) -> Result<TlsStream<TcpStream>, HandshakeError> {
+        let acceptor = LazyConfigAcceptor::new(Acceptor::default(), tcp);
+        tokio::pin!(acceptor);
+        let start = match acceptor.as_mut().await {
+            Ok(start) => start,
+            Err(error) => {
+                // What is no TLS at all gets the alert that says so.
+                if let Some(mut tcp) = acceptor.take_io() {
+                    let _ = tcp.shutdown().await;
+                }
+                return Err(HandshakeError::Tls(error));
+            }
+        };
+        let hello = start.client_hello();
+        let agent = hello
+            .alpn()
+            .is_some_and(|mut offers| offers.any(|o| o == ALPN_SESSION));
+        let config = if agent {
+            self.tls.for_agents()?
+        } else {
+            self.tls.for_callers()?
+        };
+        start.into_stream(config).await.map_err(HandshakeError::Tls)
+    }
+
+    fn failed(&self, source: SocketAddr, error: &HandshakeError) {
+        let cause = std::error::Error::source(error).map(ToString::to_string);
+        match error {
+            HandshakeError::Config(_) => {
+                tracing::warn!(%source, %error, cause, "connection refused");
+            }
+            HandshakeError::Tls(_) | HandshakeError::TooSlow => {
+                tracing::debug!(%source, %error, cause, "connection refused");
+            }
+        }
+        self.metrics.handshake("failed");
+    }
+}
+
+// === impl Handshakes ===
+
+impl Handshakes {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            limit: limits.handshakes,
+            inner: Mutex::default(),
+        }
+    }
+
+    /// A place, unless all are taken or this source has a quarter of them.
+    fn enter(self: &Arc<Self>, source: IpAddr) -> Option<Handshake> {
+        let source = source.to_canonical();
+        let mut inner = self.inner.lock();
+        let mine = inner.get(&source).copied().unwrap_or(0);
+        let all: usize = inner.values().sum();
+        if all >= self.limit || mine >= self.limit.div_ceil(4) {
+            return None;
+        }
+        inner.insert(source, mine + 1);
+        Some(Handshake {
+            all: Arc::clone(self),
+            source,
+        })
+    }
+}
+
+impl Drop for Handshake {
+    fn drop(&mut self) {
+        let mut inner = self.all.inner.lock();
+        if let Some(count) = inner.get_mut(&self.source) {
+            *count -= 1;
+            if *count == 0 {
+                inner.remove(&self.source);
+            }
+        }
+    }
+}
+
+fn prepare(tcp: &TcpStream) -> io::Result<()> {
+    tcp.set_nodelay(true)?;
+    let (idle, interval, retries) = KEEPALIVE;
+    let keepalive = TcpKeepalive::new()
+        .with_time(idle)
+        .with_interval(interval)
+        .with_retries(retries);
+    SockRef::from(tcp).set_tcp_keepalive(&keepalive)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_source_gets_a_quarter_of_the_handshakes() {
+        let limits = Limits {
+            handshakes: 8,
+            ..Limits::default()
+        };
+        let handshakes = Arc::new(Handshakes::new(&limits));
+        let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        let mine = [0; 3].map(|_| handshakes.enter(one));
+        assert_eq!(mine.each_ref().map(Option::is_some), [true, true, false]);
+        let theirs = handshakes.enter(other);
+        assert!(theirs.is_some());
+        drop(mine);
+        assert!(handshakes.enter(one).is_some());
+    }
+}

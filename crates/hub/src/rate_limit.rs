@@ -1,0 +1,103 @@
+//! How often one source may ask.
+
+use std::{
+    net::{IpAddr, Ipv6Addr},
+    time::{Duration, Instant},
+};
+
+use moka::sync::Cache;
+
+/// How many sources are remembered; beyond, the oldest are forgotten.
+const MAX_SOURCES: u64 = 10_000;
+
+/// Tokens that come back evenly: a source may use a minute's worth at once, then waits. IPv6
+/// sources count by their /64, which one machine has to itself.
+#[derive(Debug)]
+pub(crate) struct RateLimit {
+    per_minute: u32,
+    sources: Cache<IpAddr, Bucket>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    tokens: f64,
+    at: Instant,
+}
+
+// === impl RateLimit ===
+
+impl RateLimit {
+    pub(crate) fn new(per_minute: u32) -> Self {
+        let sources = Cache::builder()
+            .max_capacity(MAX_SOURCES)
+            .time_to_idle(Duration::from_secs(120))
+            .build();
+        Self {
+            per_minute,
+            sources,
+        }
+    }
+
+    /// Whether a source may ask once more at `now`; if so, it has.
+    pub(crate) fn take(&self, source: IpAddr, now: Instant) -> bool {
+        let full = f64::from(self.per_minute);
+        let mut allowed = false;
+        self.sources
+            .entry(network(source))
+            .and_upsert_with(|entry| {
+                let bucket = entry.map_or(
+                    Bucket {
+                        tokens: full,
+                        at: now,
+                    },
+                    moka::Entry::into_value,
+                );
+                let waited = now.saturating_duration_since(bucket.at).as_secs_f64();
+                let tokens = (bucket.tokens + waited * full / 60.0).min(full);
+                allowed = tokens >= 1.0;
+                Bucket {
+                    tokens: if allowed { tokens - 1.0 } else { tokens },
+                    at: now,
+                }
+            });
+        allowed
+    }
+}
+
+fn network(source: IpAddr) -> IpAddr {
+    match source.to_canonical() {
+        IpAddr::V6(address) => {
+            let prefix = u128::from(address) >> 64 << 64;
+            IpAddr::V6(Ipv6Addr::from(prefix))
+        }
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_that_asks_too_often_waits_and_others_do_not() {
+        let limit = RateLimit::new(3);
+        let start = strait_runtime::clock::now();
+        let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        assert_eq!(
+            [0; 4].map(|_| limit.take(one, start)),
+            [true, true, true, false]
+        );
+        assert!(limit.take(other, start));
+        assert!(!limit.take(one, start + Duration::from_secs(19)));
+        assert!(limit.take(one, start + Duration::from_secs(41)));
+    }
+
+    #[test]
+    fn a_machine_cannot_hide_in_its_ipv6_network() {
+        let limit = RateLimit::new(1);
+        let now = strait_runtime::clock::now();
+        assert!(limit.take("2001:db8::1".parse().unwrap(), now));
+        assert!(!limit.take("2001:db8::ffff:2".parse().unwrap(), now));
+        assert!(limit.take("2001:db8:0:1::1".parse().unwrap(), now));
+    }
+}

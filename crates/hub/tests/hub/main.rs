@@ -1,0 +1,19 @@
+//! The hub in one process: real TLS and real sessions over loopback, an inventory in memory.
+
+#![expect(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
+
+mod agent;
+mod answer;
+mod caller;
+mod service;
+mod world;
+
+mod audit_log;
+mod connect;
+mod drain;
+mod handshakes;
+mod https_by_host;
+mod joins;
+mod members;
+mod refusals;
+mod revocation;
