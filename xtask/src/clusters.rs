@@ -133,13 +133,26 @@ impl Sets {
 
 impl Up {
     async fn run(self, progress: &Progress) -> anyhow::Result<()> {
-        let Self { set: OneSet { set }, members, image, kube } = self;
+        let Self {
+            set: OneSet { set },
+            members,
+            image,
+            kube,
+        } = self;
         let kube = kube.map(Kube::at).transpose()?;
-        let spec = FleetSpec { set, members, kube, images: image };
+        let spec = FleetSpec {
+            set,
+            members,
+            kube,
+            images: image,
+        };
         let fleet = Fleet::up(spec, progress)
             .await
             .with_context(|| format!("failed to start the {set} clusters"))?;
-        progress.note(&format!("export KUBECONFIG={}", fleet.kubeconfig_path().display()));
+        progress.note(&format!(
+            "export KUBECONFIG={}",
+            fleet.kubeconfig_path().display()
+        ));
         Ok(())
     }
 }
@@ -185,13 +198,18 @@ impl Use {
             load_image: self.load_images,
         };
         let fleet = Fleet::adopt(given, progress).await?;
-        progress.note(&format!("export KUBECONFIG={}", fleet.kubeconfig_path().display()));
+        progress.note(&format!(
+            "export KUBECONFIG={}",
+            fleet.kubeconfig_path().display()
+        ));
         Ok(())
     }
 }
 
 fn member(text: &str) -> Result<GivenCluster, String> {
-    let parts = text.split_once('=').and_then(|(name, rest)| Some((name, rest.rsplit_once(':')?)));
+    let parts = text
+        .split_once('=')
+        .and_then(|(name, rest)| Some((name, rest.rsplit_once(':')?)));
     let Some((name, (file, context))) = parts.filter(|(name, _)| !name.is_empty()) else {
         return Err("not of the form NAME=FILE:CONTEXT".to_owned());
     };
@@ -206,7 +224,10 @@ fn member(text: &str) -> Result<GivenCluster, String> {
 fn environment(fleet: &Fleet) -> String {
     let kubectl = fleet.kubectl_path();
     let bin = kubectl.parent().unwrap_or(&kubectl).display();
-    format!("export KUBECONFIG='{}'\nexport PATH='{bin}':\"$PATH\"\n", fleet.kubeconfig_path().display())
+    format!(
+        "export KUBECONFIG='{}'\nexport PATH='{bin}':\"$PATH\"\n",
+        fleet.kubeconfig_path().display()
+    )
 }
 
 fn table(rows: &[ClusterStatus]) -> String {
@@ -218,8 +239,13 @@ fn table(rows: &[ClusterStatus]) -> String {
         "SET", "CLUSTER", "STATE", "ADDRESS", "MEMORY", "KUBECONFIG"
     );
     for row in rows {
-        let memory = row.memory.map_or_else(|| "-".to_owned(), |bytes| format!("{} MiB", bytes >> 20));
-        let kubeconfig = row.kubeconfig.as_ref().map_or_else(|| "-".to_owned(), |path| path.display().to_string());
+        let memory = row
+            .memory
+            .map_or_else(|| "-".to_owned(), |bytes| format!("{} MiB", bytes >> 20));
+        let kubeconfig = row
+            .kubeconfig
+            .as_ref()
+            .map_or_else(|| "-".to_owned(), |path| path.display().to_string());
         let address = row.address.as_deref().unwrap_or("-");
         text += &format!(
             "{:<5} {:<10} {:<9} {address:<13} {memory:>8}  {kubeconfig}\n",
@@ -237,7 +263,9 @@ fn table(rows: &[ClusterStatus]) -> String {
 /// A reader that has seen enough is no failure.
 fn print(text: &str) -> anyhow::Result<()> {
     match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("failed to write to stdout"),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("failed to write to stdout")
+        }
         _ => Ok(()),
     }
 }

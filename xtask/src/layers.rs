@@ -1,1 +1,3 @@
-pub(crate) fn check() -> anyhow::Result<()> { Ok(()) }
+pub(crate) fn check() -> anyhow::Result<()> {
+    Ok(())
+}

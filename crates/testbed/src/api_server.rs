@@ -28,9 +28,12 @@ impl ApiServer {
     /// Uses the certificates below `pki`.
     pub(crate) fn new(plan: &ClusterPlan, pki: &Path) -> Result<Self, Error> {
         let mut roots = RootCertStore::empty();
-        roots.add(certificate(&pki.join("ca.crt"))?).map_err(Error::Tls)?;
+        roots
+            .add(certificate(&pki.join("ca.crt"))?)
+            .map_err(Error::Tls)?;
         let key_file = pki.join("kubelet-client.key");
-        let key = PrivateKeyDer::from_pem_file(&key_file).map_err(|error| unreadable(&key_file, error))?;
+        let key = PrivateKeyDer::from_pem_file(&key_file)
+            .map_err(|error| unreadable(&key_file, error))?;
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -40,7 +43,10 @@ impl ApiServer {
                 config.with_client_auth_cert(chain.into_iter().flatten().collect(), key)
             })
             .map_err(Error::Tls)?;
-        Ok(Self { tls: TlsConnector::from(Arc::new(config)), plan: plan.clone() })
+        Ok(Self {
+            tls: TlsConnector::from(Arc::new(config)),
+            plan: plan.clone(),
+        })
     }
 
     /// The body of `path` when the answer is 200, else what came instead.
@@ -48,7 +54,11 @@ impl ApiServer {
         let asked = async {
             let socket = connect(&self.plan, 6443).await?;
             let name = ServerName::IpAddress(std::net::IpAddr::from(self.plan.address).into());
-            let stream = self.tls.connect(name, socket).await.map_err(|error| error.to_string())?;
+            let stream = self
+                .tls
+                .connect(name, socket)
+                .await
+                .map_err(|error| error.to_string())?;
             ask(stream, path).await
         };
         patient(asked).await
@@ -60,9 +70,7 @@ pub(crate) async fn get_plain(plan: &ClusterPlan, port: u16, path: &str) -> Resu
     patient(async { ask(connect(plan, port).await?, path).await }).await
 }
 
-async fn patient(
-    asked: impl Future<Output = Result<String, String>>,
-) -> Result<String, String> {
+async fn patient(asked: impl Future<Output = Result<String, String>>) -> Result<String, String> {
     match time::timeout(PATIENCE, asked).await {
         Ok(answer) => answer,
         Err(time::error::Elapsed { .. }) => Err("no answer".to_owned()),
@@ -70,12 +78,18 @@ async fn patient(
 }
 
 async fn connect(plan: &ClusterPlan, port: u16) -> Result<TcpStream, String> {
-    TcpStream::connect((plan.address, port)).await.map_err(|error| error.to_string())
+    TcpStream::connect((plan.address, port))
+        .await
+        .map_err(|error| error.to_string())
 }
 
 /// HTTP/1.0, so that the answer ends with the connection and comes in one piece.
-async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin, path: &str) -> Result<String, String> {
-    let request = format!("GET {path} HTTP/1.0\r\nHost: cluster\r\nAccept: application/json\r\n\r\n");
+async fn ask(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    path: &str,
+) -> Result<String, String> {
+    let request =
+        format!("GET {path} HTTP/1.0\r\nHost: cluster\r\nAccept: application/json\r\n\r\n");
     let mut answer = Vec::new();
     let exchange = async {
         stream.write_all(request.as_bytes()).await?;
@@ -91,7 +105,10 @@ fn body_of_ok(answer: &str) -> Result<String, String> {
     let status = head.lines().next().unwrap_or_default();
     match status.split(' ').nth(1) {
         Some("200") => Ok(body.to_owned()),
-        _ => Err(format!("{status} {}", body.lines().last().unwrap_or_default())),
+        _ => Err(format!(
+            "{status} {}",
+            body.lines().last().unwrap_or_default()
+        )),
     }
 }
 
@@ -113,7 +130,10 @@ mod tests {
 
     #[test]
     fn only_200_is_an_answer() {
-        assert_eq!(body_of_ok("HTTP/1.0 200 OK\r\nA: b\r\n\r\nok"), Ok("ok".to_owned()));
+        assert_eq!(
+            body_of_ok("HTTP/1.0 200 OK\r\nA: b\r\n\r\nok"),
+            Ok("ok".to_owned())
+        );
         let not_yet = "HTTP/1.0 500 Internal Server Error\r\n\r\n[+]ping ok\nreadyz check failed";
         assert_eq!(
             body_of_ok(not_yet),

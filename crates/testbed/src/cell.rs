@@ -51,7 +51,9 @@ pub(crate) fn recorded(folder: &Path) -> Option<ProcessRecord> {
 impl Cell {
     /// The cell kept in `folder`, if it is alive.
     pub(crate) fn find(folder: &Path) -> Option<Self> {
-        recorded(folder).filter(ProcessRecord::is_alive).map(|first| Self { first })
+        recorded(folder)
+            .filter(ProcessRecord::is_alive)
+            .map(|first| Self { first })
     }
 
     /// Starts a cell and connects it; `binaries` is what will be at [`BIN`] inside.
@@ -68,15 +70,21 @@ impl Cell {
         fs::write(&script, first_script(plan, folder, binaries, &cells))
             .map_err(Error::file("write", &script))?;
         Job::new(format!("start the cell of {}", plan.name), "unshare")
-            .args(["--pid", "--mount", "--net", "--uts", "setsid", "--fork", "sh"])
+            .args([
+                "--pid", "--mount", "--net", "--uts", "setsid", "--fork", "sh",
+            ])
             .arg(&script)
             .run()
             .await?;
-        let cell = wait::until(format!("cell of {} started", plan.name), START_LIMIT, || async {
-            let ready = var(folder).join("strait/ready").exists();
-            let log = fs::read_to_string(folder.join("first.log")).unwrap_or_default();
-            Self::find(folder).filter(|_| ready).ok_or(log)
-        })
+        let cell = wait::until(
+            format!("cell of {} started", plan.name),
+            START_LIMIT,
+            || async {
+                let ready = var(folder).join("strait/ready").exists();
+                let log = fs::read_to_string(folder.join("first.log")).unwrap_or_default();
+                Self::find(folder).filter(|_| ready).ok_or(log)
+            },
+        )
         .await?;
         cell.connect(plan).await?;
         Ok(cell)
@@ -137,7 +145,6 @@ impl Cell {
     pub(crate) fn has_ended(&self, name: &str) -> bool {
         self.component(name).is_some_and(|proc| !proc.exists())
     }
-
 
     /// The folder of the component's process; none as long as it has not written its number.
     fn component(&self, name: &str) -> Option<PathBuf> {
@@ -214,7 +221,10 @@ fn launch_script(cells: &[PathBuf]) -> String {
 }
 
 fn join_cells(cells: &[PathBuf]) -> String {
-    cells.iter().map(|cell| format!("echo 0 >{}/cgroup.procs\n", quoted(cell))).collect()
+    cells
+        .iter()
+        .map(|cell| format!("echo 0 >{}/cgroup.procs\n", quoted(cell)))
+        .collect()
 }
 
 fn quoted(path: &Path) -> String {

@@ -48,7 +48,8 @@ fn parse_mounts(mounts: &str) -> Vec<Hierarchy> {
     let mut found: Vec<Hierarchy> = Vec::new();
     for line in mounts.lines() {
         let mut fields = line.split(' ').skip(1);
-        let (Some(mount), Some(kind), Some(options)) = (fields.next(), fields.next(), fields.next())
+        let (Some(mount), Some(kind), Some(options)) =
+            (fields.next(), fields.next(), fields.next())
         else {
             continue;
         };
@@ -68,7 +69,10 @@ fn parse_mounts(mounts: &str) -> Vec<Hierarchy> {
 
 /// The folders of cgroup `name`'s [`CELL`], one per hierarchy.
 pub(crate) fn cells(hierarchies: &[Hierarchy], name: &str) -> Vec<PathBuf> {
-    hierarchies.iter().map(|hierarchy| hierarchy.mount.join(name).join(CELL)).collect()
+    hierarchies
+        .iter()
+        .map(|hierarchy| hierarchy.mount.join(name).join(CELL))
+        .collect()
 }
 
 /// Makes cgroup `name` and its [`CELL`] everywhere.
@@ -93,7 +97,10 @@ pub(crate) fn create(hierarchies: &[Hierarchy], name: &str) -> Result<(), Error>
 /// kubelet then says which it misses.
 fn pass_on(parent: &Path) {
     for controller in CONTROLLERS {
-        let _refused = fs::write(parent.join("cgroup.subtree_control"), format!("+{controller}"));
+        let _refused = fs::write(
+            parent.join("cgroup.subtree_control"),
+            format!("+{controller}"),
+        );
     }
 }
 
@@ -113,7 +120,8 @@ pub(crate) fn memory(hierarchies: &[Hierarchy], name: &str) -> Option<u64> {
 /// `total_rss` (version 1, with the children's) or `anon` (version 2, always with them).
 fn parse_memory(stat: &str) -> Option<u64> {
     let value = |key: &str| {
-        stat.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.parse().ok())
+        stat.lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.parse().ok())
     };
     value("total_rss").or_else(|| value("anon"))
 }
@@ -136,9 +144,11 @@ pub(crate) fn with_prefix(hierarchies: &[Hierarchy], prefix: &str) -> Vec<String
 pub(crate) async fn remove(hierarchies: &[Hierarchy], name: &str) -> Result<(), Error> {
     for hierarchy in hierarchies {
         let folder = hierarchy.mount.join(name);
-        wait::until(format!("{} removed", folder.display()), EMPTY_LIMIT, || async {
-            remove_tree(&folder).map_err(|error| error.to_string())
-        })
+        wait::until(
+            format!("{} removed", folder.display()),
+            EMPTY_LIMIT,
+            || async { remove_tree(&folder).map_err(|error| error.to_string()) },
+        )
         .await?;
     }
     Ok(())

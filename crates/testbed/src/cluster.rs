@@ -54,7 +54,11 @@ pub(crate) struct Parts {
 
 impl Cluster {
     pub(crate) fn new(record: ClusterRecord, kubectl: PathBuf, folder: PathBuf) -> Self {
-        Self { record, kubectl, folder }
+        Self {
+            record,
+            kubectl,
+            folder,
+        }
     }
 
     /// `hub`, `cluster1`, …
@@ -110,10 +114,13 @@ impl Cluster {
 
     fn kubectl_job(&self, args: &[&str]) -> Job {
         let verb = args.first().copied().unwrap_or("run");
-        Job::new(format!("{verb} with kubectl in {}", self.name()), &self.kubectl)
-            .arg("--kubeconfig")
-            .arg(self.kubeconfig_path())
-            .args(args)
+        Job::new(
+            format!("{verb} with kubectl in {}", self.name()),
+            &self.kubectl,
+        )
+        .arg("--kubeconfig")
+        .arg(self.kubeconfig_path())
+        .args(args)
     }
 
     /// Imports an image (a tar file as [`crate::Image::write`] makes it).
@@ -124,9 +131,13 @@ impl Cluster {
     pub async fn load_image(&self, tar: &Path) -> Result<(), Error> {
         match &self.record.origin {
             Origin::Made { plan } => import(&self.cell("import an image")?, &plan.name, tar).await,
-            Origin::Given { load_image: Some(template) } => {
+            Origin::Given {
+                load_image: Some(template),
+            } => {
                 let tar = tar.display().to_string();
-                let line = template.replace("{tar}", &tar).replace("{cluster}", self.name());
+                let line = template
+                    .replace("{tar}", &tar)
+                    .replace("{cluster}", self.name());
                 Job::new(format!("load an image into {}", self.name()), "sh")
                     .args(["-c", &line])
                     .run()
@@ -157,7 +168,10 @@ impl Cluster {
 
     fn node_job(&self, argv: &[&str]) -> Result<Job, Error> {
         let what = format!("run a program on the node of {}", self.name());
-        Ok(self.cell("run a program on its node")?.enter_network(what).args(argv))
+        Ok(self
+            .cell("run a program on its node")?
+            .enter_network(what)
+            .args(argv))
     }
 
     /// Writes a kubeconfig for `user`, a member of `group`, who has no rights but those granted to them.
@@ -166,7 +180,9 @@ impl Cluster {
     ///
     /// [`Error::Given`] for a cluster that we did not make, as only its authority could sign.
     pub fn user_kubeconfig(&self, user: &str, group: Option<&str>) -> Result<PathBuf, Error> {
-        let plan = self.plan().ok_or_else(|| self.given("sign a user's certificate"))?;
+        let plan = self
+            .plan()
+            .ok_or_else(|| self.given("sign a user's certificate"))?;
         let text = pki::user_kubeconfig(plan, &etc(&self.folder), user, group)?;
         let users = self.folder.join("users");
         fs::create_dir_all(&users).map_err(Error::file("create", &users))?;
@@ -191,7 +207,10 @@ impl Cluster {
     }
 
     fn given(&self, what: &'static str) -> Error {
-        Error::Given { name: self.name().to_owned(), what }
+        Error::Given {
+            name: self.name().to_owned(),
+            what,
+        }
     }
 }
 
@@ -223,7 +242,12 @@ pub(crate) async fn start(
     step.message("cell");
     let cell = Cell::start(plan, folder, &parts.binaries, &parts.hierarchies).await?;
     configure(plan, folder, &parts.plugins)?;
-    let starting = Starting { plan, folder, cell, step };
+    let starting = Starting {
+        plan,
+        folder,
+        cell,
+        step,
+    };
     starting.run(parts).await
 }
 
@@ -243,7 +267,8 @@ fn configure(plan: &ClusterPlan, folder: &Path, plugins: &Path) -> Result<(), Er
 impl Starting<'_> {
     async fn run(&self, parts: &Parts) -> Result<(), Error> {
         self.step.message("API server");
-        self.launch(&["containerd", "etcd", "kube-apiserver"]).await?;
+        self.launch(&["containerd", "etcd", "kube-apiserver"])
+            .await?;
         let api = ApiServer::new(self.plan, &etc(self.folder).join("pki"))?;
         let pause = self.import_when_ready(&parts.pause);
         let ready = self.until("API server ready", API_LIMIT, || api.get("/readyz"));
@@ -258,7 +283,9 @@ impl Starting<'_> {
 
     async fn launch(&self, names: &[&'static str]) -> Result<(), Error> {
         for name in names {
-            self.cell.launch(name, &components::argv(self.plan, name)).await?;
+            self.cell
+                .launch(name, &components::argv(self.plan, name))
+                .await?;
         }
         Ok(())
     }
@@ -266,7 +293,9 @@ impl Starting<'_> {
     async fn import_when_ready(&self, tar: &Path) -> Result<(), Error> {
         let socket = self.cell.outside(CONTAINERD_SOCKET);
         self.until("containerd ready", API_LIMIT, || async {
-            UnixStream::connect(&socket).await.map_err(|error| error.to_string())
+            UnixStream::connect(&socket)
+                .await
+                .map_err(|error| error.to_string())
         })
         .await?;
         import(&self.cell, &self.plan.name, tar).await
@@ -275,16 +304,20 @@ impl Starting<'_> {
     async fn node_ready(&self, api: &ApiServer) -> Result<(), Error> {
         let node = format!("/api/v1/nodes/{}", self.plan.name);
         self.until("node ready", NODE_LIMIT, || async {
-            node_is_ready(&api.get(&node).await?).map_err(str::to_owned)
+            node_is_ready(&api.get(&node).await?)
         })
         .await?;
         let account = "/api/v1/namespaces/default/serviceaccounts/default";
-        self.until("service account there", NODE_LIMIT, || api.get(account)).await?;
+        self.until("service account there", NODE_LIMIT, || api.get(account))
+            .await?;
         for (what, port, path) in [
             ("service addresses in place", PROXY_HEALTH_PORT, "/healthz"),
             ("names answered", DNS_READY_PORT, "/ready"),
         ] {
-            self.until(what, NODE_LIMIT, || api_server::get_plain(self.plan, port, path)).await?;
+            self.until(what, NODE_LIMIT, || {
+                api_server::get_plain(self.plan, port, path)
+            })
+            .await?;
         }
         Ok(())
     }
@@ -302,7 +335,10 @@ impl Starting<'_> {
         wait::until(format!("{what} in {}", self.plan.name), limit, || {
             let looked = look();
             async move {
-                match components::NAMES.iter().find(|name| self.cell.has_ended(name)) {
+                match components::NAMES
+                    .iter()
+                    .find(|name| self.cell.has_ended(name))
+                {
                     Some(component) => Ok(Err(self.ended(component))),
                     None => looked.await.map(Ok),
                 }
@@ -315,7 +351,12 @@ impl Starting<'_> {
         let log = log(self.folder, component);
         let said = fs::read_to_string(&log).unwrap_or_default();
         let output = command::last_lines(&said);
-        Error::Ended { cluster: self.plan.name.clone(), component, log, output }
+        Error::Ended {
+            cluster: self.plan.name.clone(),
+            component,
+            log,
+            output,
+        }
     }
 }
 
@@ -324,21 +365,32 @@ async fn import(cell: &Cell, cluster: &str, tar: &Path) -> Result<(), Error> {
     let socket = cell.outside(CONTAINERD_SOCKET);
     Job::new(format!("import an image into {cluster}"), "ctr")
         .args([OsStr::new("--address"), socket.as_os_str()])
-        .args(["--namespace", "k8s.io", "images", "import", "--base-name", ""])
+        .args([
+            "--namespace",
+            "k8s.io",
+            "images",
+            "import",
+            "--base-name",
+            "",
+        ])
         .arg(OsString::from(tar))
         .run()
         .await
         .map(|_said| ())
 }
 
-fn node_is_ready(node: &str) -> Result<(), &'static str> {
-    let node: serde_json::Value = serde_json::from_str(node).map_err(|_| "not JSON")?;
-    let conditions = node["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
-    let ready = conditions.iter().find(|condition| condition["type"] == "Ready");
+fn node_is_ready(node: &str) -> Result<(), String> {
+    let node: serde_json::Value = serde_json::from_str(node).map_err(|error| error.to_string())?;
+    let conditions = node["status"]["conditions"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
+    let ready = conditions
+        .iter()
+        .find(|condition| condition["type"] == "Ready");
     match ready {
         Some(condition) if condition["status"] == "True" => Ok(()),
-        Some(_) => Err("the node is not ready"),
-        None => Err("the node says nothing yet"),
+        Some(condition) => Err(format!("not ready: {}", condition["message"])),
+        None => Err("the node says nothing yet".to_owned()),
     }
 }
 
@@ -349,10 +401,18 @@ mod tests {
     #[test]
     fn a_node_is_ready_when_it_says_so() {
         let node = |status| {
-            format!(r#"{{"status":{{"conditions":[{{"type":"Ready","status":"{status}"}}]}}}}"#)
+            format!(
+                r#"{{"status":{{"conditions":[{{"type":"Ready","status":"{status}","message":"m"}}]}}}}"#
+            )
         };
         assert_eq!(node_is_ready(&node("True")), Ok(()));
-        assert_eq!(node_is_ready(&node("False")), Err("the node is not ready"));
-        assert_eq!(node_is_ready("{}"), Err("the node says nothing yet"));
+        assert_eq!(
+            node_is_ready(&node("False")),
+            Err("not ready: \"m\"".to_owned())
+        );
+        assert_eq!(
+            node_is_ready("{}"),
+            Err("the node says nothing yet".to_owned())
+        );
     }
 }

@@ -74,7 +74,10 @@ impl Job {
 
     /// Runs it to its end, whatever that is.
     pub(crate) async fn output(mut self) -> Result<Output, Error> {
-        let run = |source| Error::Run { program: shown(&self.argv), source };
+        let run = |source| Error::Run {
+            program: shown(&self.argv),
+            source,
+        };
         if self.input.is_some() {
             self.command.stdin(Stdio::piped());
         }
@@ -84,10 +87,10 @@ impl Job {
             // A program that ends without reading has its own complaint, which is the better one.
             let _unread = stdin.write_all(text.as_bytes()).await;
         }
-        child
-            .wait_with_output()
-            .await
-            .map_err(|source| Error::Run { program: shown(&self.argv), source })
+        child.wait_with_output().await.map_err(|source| Error::Run {
+            program: shown(&self.argv),
+            source,
+        })
     }
 
     /// Runs it and returns what it wrote to its standard output.
@@ -98,8 +101,17 @@ impl Job {
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
-        let said = if output.stderr.is_empty() { &output.stdout } else { &output.stderr };
-        Err(failed(what, &argv, output.status, &String::from_utf8_lossy(said)))
+        let said = if output.stderr.is_empty() {
+            &output.stdout
+        } else {
+            &output.stderr
+        };
+        Err(failed(
+            what,
+            &argv,
+            output.status,
+            &String::from_utf8_lossy(said),
+        ))
     }
 }
 
@@ -122,13 +134,20 @@ pub(crate) fn failed(
 }
 
 fn shown(argv: &[OsString]) -> String {
-    let words: Vec<_> = argv.iter().take(2).map(|word| word.to_string_lossy()).collect();
+    let words: Vec<_> = argv
+        .iter()
+        .take(2)
+        .map(|word| word.to_string_lossy())
+        .collect();
     words.join(" ")
 }
 
 /// The last lines of `text`, each on a line of its own and indented.
 pub(crate) fn last_lines(text: &str) -> String {
-    let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let lines: Vec<_> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
     lines[lines.len().saturating_sub(LINES_KEPT)..]
         .iter()
         .map(|line| format!("\n    {line}"))
@@ -141,7 +160,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_failure_says_what_it_was_for_and_what_the_program_said() {
-        let error = Job::new("greet", "sh").args(["-c", "echo no >&2; exit 3"]).run().await;
+        let error = Job::new("greet", "sh")
+            .args(["-c", "echo no >&2; exit 3"])
+            .run()
+            .await;
         assert_eq!(
             error.unwrap_err().to_string(),
             "failed to greet: `sh -c` ended with code 3\n    no"

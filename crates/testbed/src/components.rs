@@ -234,11 +234,18 @@ mod tests {
     #[test]
     fn every_component_has_a_command_line_of_its_own() {
         let plan = member();
-        let mut lines: Vec<_> = NAMES.iter().map(|name| argv(&plan, name).join(" ")).collect();
+        let mut lines: Vec<_> = NAMES
+            .iter()
+            .map(|name| argv(&plan, name).join(" "))
+            .collect();
         assert!(lines[2].contains("--advertise-address=172.30.1.12 "));
-        assert!(lines.iter().skip(1).zip(&NAMES[1..]).all(|(line, name)| {
-            line.starts_with(&format!("/var/strait/bin/kube {name} "))
-        }));
+        assert!(
+            lines
+                .iter()
+                .skip(1)
+                .zip(&NAMES[1..])
+                .all(|(line, name)| { line.starts_with(&format!("/var/strait/bin/kube {name} ")) })
+        );
         lines.sort();
         lines.dedup();
         assert_eq!(lines.len(), NAMES.len());
@@ -255,7 +262,10 @@ mod tests {
     #[test]
     fn all_clusters_have_the_same_pod_and_service_addresses() {
         let subnet = |plan: &ClusterPlan| {
-            cni(plan)["plugins"][0]["ipam"]["ranges"][0][0]["subnet"].as_str().unwrap().to_owned()
+            cni(plan)["plugins"][0]["ipam"]["ranges"][0][0]["subnet"]
+                .as_str()
+                .unwrap()
+                .to_owned()
         };
         for set in Set::ALL {
             for plan in set.clusters(2) {

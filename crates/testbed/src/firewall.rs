@@ -31,7 +31,12 @@ mod tests {
     #[test]
     fn members_open_nothing_and_the_hub_one_port() {
         let [hub, member] = Set::Test.clusters(1).try_into().unwrap();
-        let accepts = |plan| rules(plan).lines().filter(|line| line.ends_with("ACCEPT")).count();
+        let accepts = |plan| {
+            rules(plan)
+                .lines()
+                .filter(|line| line.ends_with("ACCEPT"))
+                .count()
+        };
         assert_eq!(accepts(&member), 2, "answers, and the administrator");
         assert_eq!(accepts(&hub), 3, "and the port of the hub");
         assert!(rules(&hub).contains("--dport 8443 -j ACCEPT"));

@@ -82,7 +82,10 @@ impl Fleet {
     pub async fn up(spec: FleetSpec, progress: &Progress) -> Result<Self, Error> {
         let FleetSpec { set, members, .. } = spec;
         if members == 0 || members > MOST_MEMBERS {
-            return Err(Error::Members { members, most: MOST_MEMBERS });
+            return Err(Error::Members {
+                members,
+                most: MOST_MEMBERS,
+            });
         }
         if !paths::is_root() {
             return Err(Error::NotRoot);
@@ -91,7 +94,9 @@ impl Fleet {
         match record::decide(set, members, &look(set)?) {
             Decision::Start => {}
             Decision::CleanThenStart => {
-                progress.note(&format!("removing what an earlier run of the {set} clusters left"));
+                progress.note(&format!(
+                    "removing what an earlier run of the {set} clusters left"
+                ));
                 remove(set).await?;
             }
             Decision::Refuse(difference) => return Err(Error::OtherShape { set, difference }),
@@ -133,7 +138,11 @@ impl Fleet {
                 Cluster::new(cluster, kubectl.clone(), home)
             })
             .collect();
-        Self { set, folder, clusters }
+        Self {
+            set,
+            folder,
+            clusters,
+        }
     }
 
     /// Which set it is.
@@ -152,10 +161,17 @@ impl Fleet {
     ///
     /// [`Error::NoSuchCluster`] with the names there are.
     pub fn cluster(&self, name: &str) -> Result<&Cluster, Error> {
-        self.clusters.iter().find(|cluster| cluster.name() == name).ok_or_else(|| {
-            let names: Vec<_> = self.clusters.iter().map(Cluster::name).collect();
-            Error::NoSuchCluster { set: self.set, name: name.to_owned(), known: names.join(", ") }
-        })
+        self.clusters
+            .iter()
+            .find(|cluster| cluster.name() == name)
+            .ok_or_else(|| {
+                let names: Vec<_> = self.clusters.iter().map(Cluster::name).collect();
+                Error::NoSuchCluster {
+                    set: self.set,
+                    name: name.to_owned(),
+                    known: names.join(", "),
+                }
+            })
     }
 
     /// The hub's cluster.
@@ -169,7 +185,9 @@ impl Fleet {
 
     /// The clusters besides the hub's.
     pub fn members(&self) -> impl Iterator<Item = &Cluster> {
-        self.clusters.iter().filter(|cluster| cluster.role() == Role::Member)
+        self.clusters
+            .iter()
+            .filter(|cluster| cluster.role() == Role::Member)
     }
 
     /// One kubeconfig with a context per cluster, named as the cluster is; the hub's is current.
@@ -232,9 +250,13 @@ impl Fleet {
     pub fn status(set: Set) -> Result<Vec<ClusterStatus>, Error> {
         let folder = paths::set(set);
         let record = FleetRecord::read(&folder)?;
-        let recorded = record.as_ref().map_or(&[][..], |record| record.clusters.as_slice());
-        let mut all: BTreeMap<String, Option<&ClusterRecord>> =
-            homes(&folder).into_iter().map(|name| (name, None)).collect();
+        let recorded = record
+            .as_ref()
+            .map_or(&[][..], |record| record.clusters.as_slice());
+        let mut all: BTreeMap<String, Option<&ClusterRecord>> = homes(&folder)
+            .into_iter()
+            .map(|name| (name, None))
+            .collect();
         for cluster in recorded {
             all.insert(cluster.name.clone(), Some(cluster));
         }
@@ -242,7 +264,8 @@ impl Fleet {
         let mut rows: Vec<_> = all
             .into_iter()
             .map(|(name, cluster)| {
-                let memory = cgroup::memory(&hierarchies, &format!("{}{name}", set.cgroup_prefix()));
+                let memory =
+                    cgroup::memory(&hierarchies, &format!("{}{name}", set.cgroup_prefix()));
                 status(set, &folder, name, cluster, memory)
             })
             .collect();
@@ -260,7 +283,10 @@ fn status(
 ) -> ClusterStatus {
     let cell = Cell::find(&folder.join(&name));
     let ended: Vec<_> = cell.as_ref().map_or_else(Vec::new, |cell| {
-        components::NAMES.into_iter().filter(|component| cell.has_ended(component)).collect()
+        components::NAMES
+            .into_iter()
+            .filter(|component| cell.has_ended(component))
+            .collect()
     });
     let given = record.is_some_and(|record| matches!(record.origin, Origin::Given { .. }));
     let state = match (&cell, record) {
@@ -304,7 +330,9 @@ async fn start(spec: FleetSpec, progress: &Progress) -> Result<Fleet, Error> {
     };
     network::create_bridge(set).await?;
     let plans = set.clusters(spec.members);
-    let started = plans.iter().map(|plan| start_one(plan, &folder, &parts, progress));
+    let started = plans
+        .iter()
+        .map(|plan| start_one(plan, &folder, &parts, progress));
     future::try_join_all(started).await?;
     finish(set, folder, plans)
 }
@@ -367,12 +395,19 @@ fn look(set: Set) -> Result<Seen, Error> {
     let cgroups = cgroup::with_prefix(&cgroup::hierarchies()?, &set.cgroup_prefix());
     let remains = folder.exists() || !network::links(set)?.is_empty() || !cgroups.is_empty();
     // A record that cannot be read is no record of a set that is up.
-    Ok(Seen { record: FleetRecord::read(&folder).unwrap_or(None), alive, remains })
+    Ok(Seen {
+        record: FleetRecord::read(&folder).unwrap_or(None),
+        alive,
+        remains,
+    })
 }
 
 /// The clusters that have a folder in the set's.
 fn homes(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let entries = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok);
     entries
         .filter(|entry| cell::var(&entry.path()).exists())
         .filter_map(|entry| entry.file_name().into_string().ok())
@@ -383,8 +418,10 @@ fn homes(folder: &Path) -> Vec<String> {
 /// cgroups by the set's own names.
 async fn remove(set: Set) -> Result<(), Error> {
     let folder = paths::set(set);
-    let cells: Vec<_> =
-        homes(&folder).iter().filter_map(|name| cell::recorded(&folder.join(name))).collect();
+    let cells: Vec<_> = homes(&folder)
+        .iter()
+        .filter_map(|name| cell::recorded(&folder.join(name)))
+        .collect();
     future::try_join_all(cells.iter().map(|first| first.kill())).await?;
     if paths::is_root() {
         network::remove(set).await?;

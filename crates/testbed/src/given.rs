@@ -52,7 +52,13 @@ impl Fleet {
     ///
     /// [`Error::OtherShape`] if clusters of ours are up as this set, [`Error::Command`] if one does not answer.
     pub async fn adopt(given: GivenFleet, progress: &Progress) -> Result<Self, Error> {
-        let GivenFleet { set, hub, hub_address, members, load_image } = given;
+        let GivenFleet {
+            set,
+            hub,
+            hub_address,
+            members,
+            load_image,
+        } = given;
         let _lock = SetLock::take(set)?;
         let folder = paths::set(set);
         refuse_if_made(set, &folder)?;
@@ -65,11 +71,21 @@ impl Fleet {
         fleet::link_kubectl(&kubectl, &folder)?;
         let mut records = Vec::new();
         let hub = (hub, Role::Hub, hub_address);
-        let members = members.into_iter().map(|member| (member, Role::Member, None));
+        let members = members
+            .into_iter()
+            .map(|member| (member, Role::Member, None));
         for (cluster, role, address) in std::iter::once(hub).chain(members) {
             let kubeconfig = flatten(&cluster, &folder).await?;
-            let origin = Origin::Given { load_image: load_image.clone() };
-            records.push(ClusterRecord { name: cluster.name, role, kubeconfig, address, origin });
+            let origin = Origin::Given {
+                load_image: load_image.clone(),
+            };
+            records.push(ClusterRecord {
+                name: cluster.name,
+                role,
+                kubeconfig,
+                address,
+                origin,
+            });
         }
         merge(set, &records, &folder).await?;
         let record = FleetRecord::new(records);
@@ -79,9 +95,15 @@ impl Fleet {
 }
 
 fn refuse_if_made(set: Set, folder: &Path) -> Result<(), Error> {
-    let made = set.clusters(1).iter().any(|plan| Cell::find(&folder.join(&plan.name)).is_some());
+    let made = set
+        .clusters(1)
+        .iter()
+        .any(|plan| Cell::find(&folder.join(&plan.name)).is_some());
     if made {
-        return Err(Error::OtherShape { set, difference: "started by us".to_owned() });
+        return Err(Error::OtherShape {
+            set,
+            difference: "started by us".to_owned(),
+        });
     }
     Ok(())
 }
@@ -89,7 +111,11 @@ fn refuse_if_made(set: Set, folder: &Path) -> Result<(), Error> {
 /// Copies what the kubeconfig says about one context into a file of its own, with the context named after the
 /// cluster.
 async fn flatten(cluster: &GivenCluster, folder: &Path) -> Result<PathBuf, Error> {
-    let GivenCluster { name, kubeconfig, context } = cluster;
+    let GivenCluster {
+        name,
+        kubeconfig,
+        context,
+    } = cluster;
     let kubectl = fleet::kubectl_link(folder);
     let mut view = Job::new(format!("read the kubeconfig of {name}"), &kubectl);
     if let Some(kubeconfig) = kubeconfig {
@@ -99,12 +125,23 @@ async fn flatten(cluster: &GivenCluster, folder: &Path) -> Result<PathBuf, Error
         view = view.args(["--context", context]);
     }
     let text = view
-        .args(["config", "view", "--raw", "--minify", "--flatten", "--output", "json"])
+        .args([
+            "config",
+            "view",
+            "--raw",
+            "--minify",
+            "--flatten",
+            "--output",
+            "json",
+        ])
         .run()
         .await?;
     let path = folder.join(format!("{name}.kubeconfig"));
-    let mut config: serde_json::Value = serde_json::from_str(&text)
-        .map_err(|source| Error::Record { path: path.clone(), source })?;
+    let mut config: serde_json::Value =
+        serde_json::from_str(&text).map_err(|source| Error::Record {
+            path: path.clone(),
+            source,
+        })?;
     rename(&mut config, name);
     fs::write(&path, config.to_string()).map_err(Error::file("write", &path))?;
     Job::new(format!("reach {name}"), &kubectl)
@@ -127,8 +164,10 @@ fn rename(config: &mut serde_json::Value, name: &str) {
 }
 
 async fn merge(set: Set, records: &[ClusterRecord], folder: &Path) -> Result<(), Error> {
-    let files: Vec<_> =
-        records.iter().map(|record| record.kubeconfig.display().to_string()).collect();
+    let files: Vec<_> = records
+        .iter()
+        .map(|record| record.kubeconfig.display().to_string())
+        .collect();
     let text = Job::new("merge kubeconfigs", fleet::kubectl_link(folder))
         .env("KUBECONFIG", files.join(":"))
         .args(["config", "view", "--raw", "--flatten"])
@@ -140,7 +179,10 @@ async fn merge(set: Set, records: &[ClusterRecord], folder: &Path) -> Result<(),
 
 /// Where users' programs are commonly found.
 fn on_path(program: &str) -> Option<PathBuf> {
-    paths::search_path().into_iter().map(|folder| folder.join(program)).find(|path| path.exists())
+    paths::search_path()
+        .into_iter()
+        .map(|folder| folder.join(program))
+        .find(|path| path.exists())
 }
 
 #[cfg(test)]

@@ -42,7 +42,10 @@ impl Image {
     pub fn of_program(image: impl Into<String>, program: &str, source: impl Into<PathBuf>) -> Self {
         Self {
             name: image.into(),
-            files: vec![ImageFile { path: program.to_owned(), source: source.into() }],
+            files: vec![ImageFile {
+                path: program.to_owned(),
+                source: source.into(),
+            }],
             entrypoint: vec![format!("/{program}")],
         }
     }
@@ -73,13 +76,29 @@ impl Image {
         let file = File::create(to).map_err(Error::file("create", to))?;
         let mut tar = tar::Builder::new(io::BufWriter::new(file));
         let wrote = |result: io::Result<()>| result.map_err(Error::file("write", to));
-        wrote(append(&mut tar, "oci-layout", 0o644, &br#"{"imageLayoutVersion":"1.0.0"}"#[..]))?;
-        wrote(append(&mut tar, "index.json", 0o644, self.index(&manifest).to_string().as_bytes()))?;
+        wrote(append(
+            &mut tar,
+            "oci-layout",
+            0o644,
+            &br#"{"imageLayoutVersion":"1.0.0"}"#[..],
+        ))?;
+        wrote(append(
+            &mut tar,
+            "index.json",
+            0o644,
+            self.index(&manifest).to_string().as_bytes(),
+        ))?;
         for blob in [&manifest, &config] {
             wrote(append(&mut tar, &blob.path(), 0o644, blob.bytes.as_slice()))?;
         }
         let content = File::open(layer_path).map_err(Error::file("open", layer_path))?;
-        wrote(append_sized(&mut tar, &layer.path(), 0o644, layer.size, content))?;
+        wrote(append_sized(
+            &mut tar,
+            &layer.path(),
+            0o644,
+            layer.size,
+            content,
+        ))?;
         wrote(tar.into_inner().and_then(|mut out| out.flush()))
     }
 
@@ -88,13 +107,20 @@ impl Image {
         let mut tar = tar::Builder::new(Hashing::new(io::BufWriter::new(file)));
         for ImageFile { path, source } in &self.files {
             let content = File::open(source).map_err(Error::file("open", source))?;
-            let size = content.metadata().map_err(Error::file("look at", source))?.len();
+            let size = content
+                .metadata()
+                .map_err(Error::file("look at", source))?
+                .len();
             append_sized(&mut tar, path, 0o755, size, content)
                 .map_err(Error::file("copy", source))?;
         }
         let written = tar.into_inner().and_then(Hashing::finish);
         let (digest, size) = written.map_err(Error::file("write", to))?;
-        Ok(Blob { digest, size, bytes: Vec::new() })
+        Ok(Blob {
+            digest,
+            size,
+            bytes: Vec::new(),
+        })
     }
 
     fn config(&self, layer: &str) -> Value {
@@ -127,7 +153,11 @@ impl Blob {
     fn json(value: &Value) -> Self {
         let bytes = value.to_string().into_bytes();
         let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        Self { digest: hex(&Sha256::digest(&bytes)), size, bytes }
+        Self {
+            digest: hex(&Sha256::digest(&bytes)),
+            size,
+            bytes,
+        }
     }
 
     fn path(&self) -> String {
@@ -152,7 +182,11 @@ struct Hashing<W> {
 
 impl<W: Write> Hashing<W> {
     fn new(to: W) -> Self {
-        Self { to, hash: Sha256::new(), size: 0 }
+        Self {
+            to,
+            hash: Sha256::new(),
+            size: 0,
+        }
     }
 
     fn finish(mut self) -> io::Result<(String, u64)> {
@@ -174,7 +208,12 @@ impl<W: Write> Write for Hashing<W> {
     }
 }
 
-fn append(tar: &mut tar::Builder<impl Write>, path: &str, mode: u32, content: &[u8]) -> io::Result<()> {
+fn append(
+    tar: &mut tar::Builder<impl Write>,
+    path: &str,
+    mode: u32,
+    content: &[u8],
+) -> io::Result<()> {
     let size = u64::try_from(content.len()).unwrap_or(u64::MAX);
     append_sized(tar, path, mode, size, content)
 }
@@ -218,7 +257,9 @@ mod tests {
         let source = folder.join("program");
         fs::write(&source, content).unwrap();
         let tar = folder.join("image.tar");
-        Image::of_program("strait.dev/x:1", "x", &source).write(&tar).unwrap();
+        Image::of_program("strait.dev/x:1", "x", &source)
+            .write(&tar)
+            .unwrap();
         let bytes = fs::read(&tar).unwrap();
         assert!(!tar.with_extension("layer").exists());
         fs::remove_dir_all(&folder).unwrap();

@@ -59,7 +59,11 @@ impl BuildProfile {
 impl StaticBuild {
     /// The `dev` profile of `bin` in `package`.
     pub fn dev(package: &str, bin: &str) -> Self {
-        Self { package: package.to_owned(), bin: bin.to_owned(), profile: BuildProfile::Dev }
+        Self {
+            package: package.to_owned(),
+            bin: bin.to_owned(),
+            profile: BuildProfile::Dev,
+        }
     }
 
     /// Builds it with cargo, which does nothing if nothing changed, and returns the binary's path.
@@ -78,10 +82,16 @@ impl StaticBuild {
             // Other flags than those of a plain build: in one folder the two would undo each other.
             .arg("--target-dir")
             .arg(target_folder().await?.join("static"));
-        let run = |source| Error::Run { program: "cargo".to_owned(), source };
+        let run = |source| Error::Run {
+            program: "cargo".to_owned(),
+            source,
+        };
         let mut command = job.into_command();
-        let mut child =
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(run)?;
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(run)?;
         let mut said = String::new();
         let mut binary = None;
         if let (Some(stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) {
@@ -90,12 +100,14 @@ impl StaticBuild {
                 while let Some(line) = lines.next_line().await? {
                     let artifact = Artifact::parse(&line);
                     step.message(artifact.name);
-                    binary = artifact.executable.or(binary.take());
+                    binary = artifact.executable.or_else(|| binary.take());
                 }
                 Ok(())
             };
-            tokio::try_join!(read, async { stderr.read_to_string(&mut said).await.map(drop) })
-                .map_err(run)?;
+            tokio::try_join!(read, async {
+                stderr.read_to_string(&mut said).await.map(drop)
+            })
+            .map_err(run)?;
         }
         let status = child.wait().await.map_err(run)?;
         match binary.filter(|_| status.success()) {
@@ -105,7 +117,12 @@ impl StaticBuild {
             }
             None => {
                 let argv = ["cargo".into(), "build".into()];
-                Err(command::failed(format!("build {}", self.bin), &argv, status, &said))
+                Err(command::failed(
+                    format!("build {}", self.bin),
+                    &argv,
+                    status,
+                    &said,
+                ))
             }
         }
     }
@@ -122,10 +139,16 @@ impl Images {
         profile: BuildProfile,
         progress: &Progress,
     ) -> Result<Self, Error> {
-        let strait =
-            StaticBuild { package: "strait".to_owned(), bin: "strait".to_owned(), profile };
-        let testbox =
-            StaticBuild { package: "strait-testbox".to_owned(), bin: "testbox".to_owned(), profile };
+        let strait = StaticBuild {
+            package: "strait".to_owned(),
+            bin: "strait".to_owned(),
+            profile,
+        };
+        let testbox = StaticBuild {
+            package: "strait-testbox".to_owned(),
+            bin: "testbox".to_owned(),
+            profile,
+        };
         let strait_binary = strait.build(progress).await?;
         let testbox_binary = testbox.build(progress).await?;
         Ok(Self {
@@ -161,7 +184,10 @@ impl Artifact {
     fn parse(line: &str) -> Self {
         let message: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
         Self {
-            name: message["target"]["name"].as_str().unwrap_or_default().to_owned(),
+            name: message["target"]["name"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
             executable: message["executable"].as_str().map(PathBuf::from),
         }
     }
@@ -177,8 +203,11 @@ async fn target_folder() -> Result<PathBuf, Error> {
         .args(["metadata", "--no-deps", "--format-version", "1"])
         .run()
         .await?;
-    let metadata: serde_json::Value = serde_json::from_str(&metadata)
-        .map_err(|source| Error::Record { path: "cargo metadata".into(), source })?;
+    let metadata: serde_json::Value =
+        serde_json::from_str(&metadata).map_err(|source| Error::Record {
+            path: "cargo metadata".into(),
+            source,
+        })?;
     let folder = metadata["target_directory"].as_str().map(PathBuf::from);
     Ok(folder.unwrap_or_else(|| paths::workspace().join("target")))
 }
@@ -189,8 +218,12 @@ mod tests {
 
     #[test]
     fn the_binary_is_read_from_cargos_messages() {
-        let line = r#"{"reason":"compiler-artifact","target":{"name":"strait"},"executable":"/t/strait"}"#;
-        assert_eq!(Artifact::parse(line).executable, Some(PathBuf::from("/t/strait")));
+        let line =
+            r#"{"reason":"compiler-artifact","target":{"name":"strait"},"executable":"/t/strait"}"#;
+        assert_eq!(
+            Artifact::parse(line).executable,
+            Some(PathBuf::from("/t/strait"))
+        );
         let library = r#"{"reason":"compiler-artifact","target":{"name":"x"},"executable":null}"#;
         assert_eq!(Artifact::parse(library).executable, None);
         assert_eq!(Artifact::parse("not json").executable, None);

@@ -26,7 +26,10 @@ const SOURCES: [(&str, &str); 5] = [
     ("go.sum", include_str!("../../../testbed/kube/go.sum")),
     ("main.go", include_str!("../../../testbed/kube/main.go")),
     ("dns.go", include_str!("../../../testbed/kube/dns.go")),
-    ("pause/main.go", include_str!("../../../testbed/kube/pause/main.go")),
+    (
+        "pause/main.go",
+        include_str!("../../../testbed/kube/pause/main.go"),
+    ),
 ];
 
 /// The folder with Kubernetes' binaries: `kube` (all components and kubectl) and `pause`.
@@ -43,7 +46,10 @@ impl Kube {
     /// [`Error::Missing`] if `folder` lacks one.
     pub fn at(folder: impl Into<PathBuf>) -> Result<Self, Error> {
         let folder = folder.into();
-        match ["kube", "pause"].into_iter().find(|name| !folder.join(name).exists()) {
+        match ["kube", "pause"]
+            .into_iter()
+            .find(|name| !folder.join(name).exists())
+        {
             None => Ok(Self { folder }),
             Some(name) => Err(Error::Missing {
                 missing: folder.join(name).display().to_string(),
@@ -145,10 +151,12 @@ fn go(what: &str) -> Job {
 
 fn without_go(error: Error) -> Error {
     match error {
-        Error::Run { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Error::Missing {
-            missing: "go".to_owned(),
-            packages: "Go 1.24 or later (https://go.dev/doc/install)".to_owned(),
-        },
+        Error::Run { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            Error::Missing {
+                missing: "go".to_owned(),
+                packages: "Go 1.24 or later (https://go.dev/doc/install)".to_owned(),
+            }
+        }
         other => other,
     }
 }
@@ -164,7 +172,10 @@ fn linker_flags() -> String {
 
 /// `go build -v` writes one line per package that it compiles.
 async fn run_and_count(job: Job, step: &Step) -> Result<(), Error> {
-    let run = |source| Error::Run { program: "go".to_owned(), source };
+    let run = |source| Error::Run {
+        program: "go".to_owned(),
+        source,
+    };
     let mut command = job.into_command();
     let mut child = command.stderr(Stdio::piped()).spawn().map_err(run)?;
     let mut said = String::new();
@@ -182,7 +193,12 @@ async fn run_and_count(job: Job, step: &Step) -> Result<(), Error> {
         return Ok(());
     }
     let argv = ["go".into(), "build".into()];
-    Err(command::failed("build Kubernetes".to_owned(), &argv, status, &said))
+    Err(command::failed(
+        "build Kubernetes".to_owned(),
+        &argv,
+        status,
+        &said,
+    ))
 }
 
 #[cfg(test)]

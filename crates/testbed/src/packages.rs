@@ -22,8 +22,14 @@ const PLUGINS: [&str; 4] = ["bridge", "host-local", "loopback", "portmap"];
 const PLUGIN_FOLDERS: [&str; 3] = ["/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"];
 
 /// Where root's programs are, whatever PATH says.
-const FOLDERS: [&str; 6] =
-    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+const FOLDERS: [&str; 6] = [
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+];
 
 /// Makes sure that everything is there, and returns the folder of the CNI plugins.
 pub(crate) async fn ensure(progress: &Progress) -> Result<PathBuf, Error> {
@@ -31,7 +37,10 @@ pub(crate) async fn ensure(progress: &Progress) -> Result<PathBuf, Error> {
     if !lacking.is_empty() {
         install(&lacking, progress).await?;
     }
-    match (plugin_folder(|path| path.exists()), missing(|path| path.exists())) {
+    match (
+        plugin_folder(|path| path.exists()),
+        missing(|path| path.exists()),
+    ) {
         (Some(folder), lacking) if lacking.is_empty() => Ok(folder),
         (_, lacking) => Err(not_there(&lacking)),
     }
@@ -45,7 +54,10 @@ async fn install(lacking: &[(&str, &str)], progress: &Progress) -> Result<(), Er
     let step = progress.step("packages");
     step.message(format!("apt-get install {}", packages.join(" ")));
     let apt = |what: &str| Job::new(what, "apt-get").env("DEBIAN_FRONTEND", "noninteractive");
-    apt("refresh the package lists").args(["update", "-q"]).run().await?;
+    apt("refresh the package lists")
+        .args(["update", "-q"])
+        .run()
+        .await?;
     apt("install packages")
         .args(["install", "-q", "-y", "--no-install-recommends"])
         .args(&packages)
@@ -57,7 +69,10 @@ async fn install(lacking: &[(&str, &str)], progress: &Progress) -> Result<(), Er
 
 fn not_there(lacking: &[(&str, &str)]) -> Error {
     let missing: Vec<_> = lacking.iter().map(|(program, _)| *program).collect();
-    Error::Missing { missing: missing.join(", "), packages: packages(lacking).join(" ") }
+    Error::Missing {
+        missing: missing.join(", "),
+        packages: packages(lacking).join(" "),
+    }
 }
 
 fn packages<'a>(lacking: &[(&'a str, &'a str)]) -> Vec<&'a str> {
@@ -68,9 +83,16 @@ fn packages<'a>(lacking: &[(&'a str, &'a str)]) -> Vec<&'a str> {
 }
 
 fn missing(exists: impl Fn(&Path) -> bool) -> Vec<(&'static str, &'static str)> {
-    let found = |program: &str| FOLDERS.iter().any(|folder| exists(&Path::new(folder).join(program)));
-    let mut lacking: Vec<_> =
-        PROGRAMS.iter().copied().filter(|(program, _)| !found(program)).collect();
+    let found = |program: &str| {
+        FOLDERS
+            .iter()
+            .any(|folder| exists(&Path::new(folder).join(program)))
+    };
+    let mut lacking: Vec<_> = PROGRAMS
+        .iter()
+        .copied()
+        .filter(|(program, _)| !found(program))
+        .collect();
     if plugin_folder(&exists).is_none() {
         lacking.push(("CNI plugins", "containernetworking-plugins"));
     }

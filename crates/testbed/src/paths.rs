@@ -43,7 +43,11 @@ fn user_folder(variable: &str, default: &str) -> PathBuf {
     )]
     let chosen = std::env::var_os(variable).filter(|value| !value.is_empty());
     chosen.map_or_else(
-        || std::env::home_dir().unwrap_or_else(|| PathBuf::from("/")).join(default),
+        || {
+            std::env::home_dir()
+                .unwrap_or_else(|| PathBuf::from("/"))
+                .join(default)
+        },
         PathBuf::from,
     )
 }

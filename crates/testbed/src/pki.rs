@@ -25,21 +25,41 @@ pub(crate) fn create(plan: &ClusterPlan, etc: &Path) -> Result<(), Error> {
     let (address, name) = (plan.address.to_string(), plan.name.as_str());
     let pki = etc.join("pki");
     let ca = authority(&format!("{name}-ca"))?;
-    save(&pki, "ca", &Certified { certificate: ca.pem(), key: ca.key().serialize_pem() })?;
+    save(
+        &pki,
+        "ca",
+        &Certified {
+            certificate: ca.pem(),
+            key: ca.key().serialize_pem(),
+        },
+    )?;
     let front_ca = authority(&format!("{name}-front-proxy-ca"))?;
     write(&pki.join("front-proxy-ca.crt"), &front_ca.pem())?;
 
-    save(&pki, "apiserver", &issue(&ca, "kube-apiserver", None, &server_names(&address))?)?;
+    save(
+        &pki,
+        "apiserver",
+        &issue(&ca, "kube-apiserver", None, &server_names(&address))?,
+    )?;
     let node = issue(
         &ca,
         &format!("system:node:{name}"),
         Some("system:nodes"),
-        &[name.to_owned(), address.clone()],
+        &[name.to_owned(), address],
     )?;
     save(&pki, "kubelet", &node)?;
-    let client = issue(&ca, "kube-apiserver-kubelet-client", Some("system:masters"), &[])?;
+    let client = issue(
+        &ca,
+        "kube-apiserver-kubelet-client",
+        Some("system:masters"),
+        &[],
+    )?;
     save(&pki, "kubelet-client", &client)?;
-    save(&pki, "front-proxy", &issue(&front_ca, "front-proxy-client", None, &[])?)?;
+    save(
+        &pki,
+        "front-proxy",
+        &issue(&front_ca, "front-proxy-client", None, &[])?,
+    )?;
     let accounts = key_pair("service accounts")?;
     write(&pki.join("sa.key"), &accounts.serialize_pem())?;
     write(&pki.join("sa.pub"), &accounts.public_key_pem())?;
@@ -47,11 +67,17 @@ pub(crate) fn create(plan: &ClusterPlan, etc: &Path) -> Result<(), Error> {
     let ca_pem = ca.pem();
     let admin = issue(&ca, "admin", Some("system:masters"), &[])?;
     for (file, who) in [("admin", &admin), ("kubelet", &node)] {
-        write(&etc.join(format!("{file}.kubeconfig")), &kubeconfig(plan, &ca_pem, file, who))?;
+        write(
+            &etc.join(format!("{file}.kubeconfig")),
+            &kubeconfig(plan, &ca_pem, file, who),
+        )?;
     }
     for (file, user) in USERS {
         let who = issue(&ca, user, None, &[])?;
-        write(&etc.join(format!("{file}.kubeconfig")), &kubeconfig(plan, &ca_pem, file, &who))?;
+        write(
+            &etc.join(format!("{file}.kubeconfig")),
+            &kubeconfig(plan, &ca_pem, file, &who),
+        )?;
     }
     Ok(())
 }
@@ -63,7 +89,10 @@ pub(crate) fn user_kubeconfig(
     user: &str,
     group: Option<&str>,
 ) -> Result<String, Error> {
-    let failed = |source| Error::Certificate { name: user.to_owned(), source };
+    let failed = |source| Error::Certificate {
+        name: user.to_owned(),
+        source,
+    };
     let certificate = read(&etc.join("pki/ca.crt"))?;
     let key = KeyPair::from_pem(&read(&etc.join("pki/ca.key"))?).map_err(failed)?;
     let issuer = Issuer::from_ca_cert_pem(&certificate, key).map_err(failed)?;
@@ -102,7 +131,10 @@ pub(crate) fn admin_parts(etc: &Path) -> Result<KubeconfigParts, Error> {
         let found = text.lines().find_map(|line| line.trim().strip_prefix(key));
         found.unwrap_or_default().to_owned()
     };
-    Ok(KubeconfigParts { cluster: line("cluster: "), user: line("user: ") })
+    Ok(KubeconfigParts {
+        cluster: line("cluster: "),
+        user: line("user: "),
+    })
 }
 
 fn kubeconfig(plan: &ClusterPlan, ca: &str, user: &str, who: &Certified) -> String {
@@ -140,16 +172,24 @@ fn server_names(address: &str) -> Vec<String> {
 }
 
 fn key_pair(name: &str) -> Result<KeyPair, Error> {
-    KeyPair::generate().map_err(|source| Error::Certificate { name: name.to_owned(), source })
+    KeyPair::generate().map_err(|source| Error::Certificate {
+        name: name.to_owned(),
+        source,
+    })
 }
 
 fn authority(name: &str) -> Result<CertifiedIssuer<'static, KeyPair>, Error> {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-    CertifiedIssuer::self_signed(params, key_pair(name)?)
-        .map_err(|source| Error::Certificate { name: name.to_owned(), source })
+    params.key_usages = vec![
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::DigitalSignature,
+    ];
+    CertifiedIssuer::self_signed(params, key_pair(name)?).map_err(|source| Error::Certificate {
+        name: name.to_owned(),
+        source,
+    })
 }
 
 /// A certificate for both roles; a client has no `names`. The library holds one organisation per subject, so a
@@ -160,20 +200,30 @@ fn issue(
     group: Option<&str>,
     names: &[String],
 ) -> Result<Certified, Error> {
-    let failed = |source| Error::Certificate { name: user.to_owned(), source };
+    let failed = |source| Error::Certificate {
+        name: user.to_owned(),
+        source,
+    };
     let mut params = CertificateParams::new(names.to_vec()).map_err(failed)?;
     params.distinguished_name = rcgen::DistinguishedName::new();
     if let Some(group) = group {
-        params.distinguished_name.push(DnType::OrganizationName, group);
+        params
+            .distinguished_name
+            .push(DnType::OrganizationName, group);
     }
     params.distinguished_name.push(DnType::CommonName, user);
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages =
-        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    params.extended_key_usages = vec![
+        ExtendedKeyUsagePurpose::ServerAuth,
+        ExtendedKeyUsagePurpose::ClientAuth,
+    ];
     let key = key_pair(user)?;
     let certificate = params.signed_by(&key, issuer).map_err(failed)?;
-    Ok(Certified { certificate: certificate.pem(), key: key.serialize_pem() })
+    Ok(Certified {
+        certificate: certificate.pem(),
+        key: key.serialize_pem(),
+    })
 }
 
 fn save(pki: &Path, name: &str, who: &Certified) -> Result<(), Error> {

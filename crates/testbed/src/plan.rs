@@ -180,7 +180,11 @@ mod tests {
             assert_ne!(ours.cable, theirs.cable);
             assert!(!Set::Test.owns_link(&ours.cable));
             assert!(!ours.cgroup().starts_with(&Set::Test.cgroup_prefix()));
-            assert!(ours.cable.len() <= 15, "{} is too long for a link", ours.cable);
+            assert!(
+                ours.cable.len() <= 15,
+                "{} is too long for a link",
+                ours.cable
+            );
         }
     }
 
@@ -188,7 +192,13 @@ mod tests {
     fn only_links_of_ours_are_owned() {
         assert!(Set::Demo.owns_link("strait-demo"));
         assert!(Set::Demo.owns_link("strait-demo12"));
-        for other in ["strait-demo-x", "strait-dem", "eth0", "strait-test1", "xstrait-demo1"] {
+        for other in [
+            "strait-demo-x",
+            "strait-dem",
+            "eth0",
+            "strait-test1",
+            "xstrait-demo1",
+        ] {
             assert!(!Set::Demo.owns_link(other), "{other}");
         }
     }

@@ -26,7 +26,11 @@ impl ProcessRecord {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (boot, stat) = text.trim().split_once('\n')?;
         let (pid, started) = parse_stat(stat).map(|stat| (stat.pid, stat.started))?;
-        Some(Self { boot: boot.trim().to_owned(), pid, started })
+        Some(Self {
+            boot: boot.trim().to_owned(),
+            pid,
+            started,
+        })
     }
 
     /// Whether this very process still runs. One that has ended but was not collected yet does not.
@@ -60,7 +64,11 @@ impl ProcessRecord {
                 .map_err(Error::file("kill the process of", proc))?;
         }
         wait::until(format!("process {} ended", self.pid), END_LIMIT, || async {
-            if self.is_alive() { Err("it runs".to_owned()) } else { Ok(()) }
+            if self.is_alive() {
+                Err("it runs".to_owned())
+            } else {
+                Ok(())
+            }
         })
         .await
     }
@@ -79,19 +87,31 @@ fn parse_stat(line: &str) -> Option<Stat> {
     let mut fields = line.get(line.rfind(')')? + 1..)?.split_whitespace();
     let state = fields.next()?.chars().next()?;
     let started = fields.nth(18)?.parse().ok()?;
-    Some(Stat { pid, state, started })
+    Some(Stat {
+        pid,
+        state,
+        started,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const STAT: &str = "17286 (sh) 4) S 1 17286 17286 0 -1 4194304 77 0 1 0 0 0 0 0 20 0 1 0 66240 265 361";
+    const STAT: &str =
+        "17286 (sh) 4) S 1 17286 17286 0 -1 4194304 77 0 1 0 0 0 0 0 20 0 1 0 66240 265 361";
 
     #[test]
     fn a_record_is_read_back() {
         let record = ProcessRecord::parse(&format!("boot-1\n{STAT}\n")).unwrap();
-        assert_eq!(record, ProcessRecord { boot: "boot-1".to_owned(), pid: 17286, started: 66240 });
+        assert_eq!(
+            record,
+            ProcessRecord {
+                boot: "boot-1".to_owned(),
+                pid: 17286,
+                started: 66240
+            }
+        );
         assert!(record.matches("boot-1\n", STAT));
     }
 

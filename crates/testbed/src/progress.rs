@@ -33,13 +33,23 @@ impl Progress {
     /// Bars if stderr is a terminal, lines if not.
     pub fn stderr() -> Self {
         let terminal = io::stderr().is_terminal();
-        let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        Self { bars: MultiProgress::with_draw_target(target), lines: !terminal }
+        let target = if terminal {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        Self {
+            bars: MultiProgress::with_draw_target(target),
+            lines: !terminal,
+        }
     }
 
     /// Shows nothing.
     pub fn hidden() -> Self {
-        Self { bars: MultiProgress::with_draw_target(ProgressDrawTarget::hidden()), lines: false }
+        Self {
+            bars: MultiProgress::with_draw_target(ProgressDrawTarget::hidden()),
+            lines: false,
+        }
     }
 
     /// Starts a step of which nobody knows how long it is.
@@ -52,7 +62,9 @@ impl Progress {
     /// Starts a step of `total` parts.
     pub fn counted(&self, name: impl Into<String>, total: u64) -> Step {
         let bar = self.bars.add(ProgressBar::new(total));
-        bar.set_style(style("{spinner} {prefix} {bar:24} {pos}/{len} {wide_msg} {elapsed:>5}"));
+        bar.set_style(style(
+            "{spinner} {prefix} {bar:24} {pos}/{len} {wide_msg} {elapsed:>5}",
+        ));
         Step::start(bar, name.into(), self.lines)
     }
 
@@ -76,7 +88,12 @@ impl Step {
     fn start(bar: ProgressBar, name: String, lines: bool) -> Self {
         bar.set_prefix(format!("{name:NAME_WIDTH$}"));
         bar.enable_steady_tick(Duration::from_millis(120));
-        Self { bar, name, started: Instant::now(), lines }
+        Self {
+            bar,
+            name,
+            started: Instant::now(),
+            lines,
+        }
     }
 
     /// What is done right now.
@@ -95,7 +112,8 @@ impl Step {
         if self.lines {
             say(&format!("{:NAME_WIDTH$} {text} {seconds:.1} s", self.name));
         }
-        self.bar.set_style(style("✓ {prefix} {wide_msg} {elapsed:>5}"));
+        self.bar
+            .set_style(style("✓ {prefix} {wide_msg} {elapsed:>5}"));
         self.bar.finish_with_message(text.to_owned());
     }
 }

@@ -69,7 +69,10 @@ const VERSION: u32 = 1;
 
 impl FleetRecord {
     pub(crate) fn new(clusters: Vec<ClusterRecord>) -> Self {
-        Self { version: VERSION, clusters }
+        Self {
+            version: VERSION,
+            clusters,
+        }
     }
 
     /// The record in the set's `folder`; none if there is none or an older program wrote it.
@@ -87,15 +90,19 @@ impl FleetRecord {
 
     pub(crate) fn write(&self, folder: &Path) -> Result<(), Error> {
         let path = file(folder);
-        let text = serde_json::to_string_pretty(self)
-            .map_err(|source| Error::Record { path: path.clone(), source })?;
+        let text = serde_json::to_string_pretty(self).map_err(|source| Error::Record {
+            path: path.clone(),
+            source,
+        })?;
         let new = path.with_extension("new");
         fs::write(&new, text).map_err(Error::file("write", &new))?;
         fs::rename(&new, &path).map_err(Error::file("write", &path))
     }
 
     fn is_given(&self) -> bool {
-        self.clusters.iter().any(|cluster| matches!(cluster.origin, Origin::Given { .. }))
+        self.clusters
+            .iter()
+            .any(|cluster| matches!(cluster.origin, Origin::Given { .. }))
     }
 }
 
@@ -107,18 +114,34 @@ fn file(folder: &Path) -> PathBuf {
 pub(crate) fn decide(set: Set, members: usize, seen: &Seen) -> Decision {
     let Some(record) = &seen.record else {
         let nothing = seen.alive.is_empty() && !seen.remains;
-        return if nothing { Decision::Start } else { Decision::CleanThenStart };
+        return if nothing {
+            Decision::Start
+        } else {
+            Decision::CleanThenStart
+        };
     };
     if record.is_given() {
-        return Decision::Refuse("they are clusters that were named with `clusters use`".to_owned());
+        return Decision::Refuse(
+            "they are clusters that were named with `clusters use`".to_owned(),
+        );
     }
-    let wanted: Vec<_> = set.clusters(members).into_iter().map(|plan| plan.name).collect();
-    let there: Vec<_> = record.clusters.iter().map(|cluster| cluster.name.clone()).collect();
+    let wanted: Vec<_> = set
+        .clusters(members)
+        .into_iter()
+        .map(|plan| plan.name)
+        .collect();
+    let there: Vec<_> = record
+        .clusters
+        .iter()
+        .map(|cluster| cluster.name.clone())
+        .collect();
     let all_alive = there.iter().all(|name| seen.alive.contains(name));
     match (all_alive, wanted == there) {
         (false, _) => Decision::CleanThenStart,
         (true, true) => Decision::Reuse,
-        (true, false) => Decision::Refuse(format!("with {} members", there.len().saturating_sub(1))),
+        (true, false) => {
+            Decision::Refuse(format!("with {} members", there.len().saturating_sub(1)))
+        }
     }
 }
 
@@ -127,18 +150,25 @@ mod tests {
     use super::*;
 
     fn record(members: usize) -> FleetRecord {
-        let clusters = Set::Test.clusters(members).into_iter().map(|plan| ClusterRecord {
-            name: plan.name.clone(),
-            role: plan.role,
-            kubeconfig: PathBuf::from("/k"),
-            address: Some(plan.address.to_string()),
-            origin: Origin::Made { plan },
-        });
+        let clusters = Set::Test
+            .clusters(members)
+            .into_iter()
+            .map(|plan| ClusterRecord {
+                name: plan.name.clone(),
+                role: plan.role,
+                kubeconfig: PathBuf::from("/k"),
+                address: Some(plan.address.to_string()),
+                origin: Origin::Made { plan },
+            });
         FleetRecord::new(clusters.collect())
     }
 
     fn seen(record: Option<FleetRecord>, alive: &[&str], remains: bool) -> Seen {
-        Seen { record, alive: alive.iter().map(|name| (*name).to_owned()).collect(), remains }
+        Seen {
+            record,
+            alive: alive.iter().map(|name| (*name).to_owned()).collect(),
+            remains,
+        }
     }
 
     #[test]
@@ -148,7 +178,10 @@ mod tests {
             (seen(None, &[], false), Decision::Start),
             (seen(None, &[], true), Decision::CleanThenStart),
             (seen(None, &["hub"], true), Decision::CleanThenStart),
-            (seen(Some(record(1)), &["hub"], true), Decision::CleanThenStart),
+            (
+                seen(Some(record(1)), &["hub"], true),
+                Decision::CleanThenStart,
+            ),
             (seen(Some(record(1)), &two, true), Decision::Reuse),
         ] {
             assert_eq!(decide(Set::Test, 1, &seen), expected, "{seen:?}");
@@ -176,7 +209,10 @@ mod tests {
         record(2).write(&folder).unwrap();
         assert_eq!(FleetRecord::read(&folder).unwrap(), Some(record(2)));
         fs::write(file(&folder), "{").unwrap();
-        assert!(matches!(FleetRecord::read(&folder), Err(Error::Record { .. })));
+        assert!(matches!(
+            FleetRecord::read(&folder),
+            Err(Error::Record { .. })
+        ));
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -77,6 +77,9 @@ mod tests {
         assert!(matches!(second, Err(Error::Busy { set: Set::Test })));
         first.remove().unwrap();
         assert!(!path.exists());
-        SetLock::take_file(Set::Test, path).unwrap().remove().unwrap();
+        SetLock::take_file(Set::Test, path)
+            .unwrap()
+            .remove()
+            .unwrap();
     }
 }

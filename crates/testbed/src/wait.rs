@@ -30,7 +30,11 @@ where
             Err(time::error::Elapsed { .. }) => "no answer".to_owned(),
         };
         if time::Instant::now() + PAUSE >= end {
-            return Err(Error::Timeout { what: what.into(), limit, last });
+            return Err(Error::Timeout {
+                what: what.into(),
+                limit,
+                last,
+            });
         }
         time::sleep(PAUSE).await;
     }
@@ -50,6 +54,9 @@ mod tests {
             async move { Err(seen) }
         })
         .await;
-        assert_eq!(never.unwrap_err().to_string(), "node ready not within 3 s; last seen: look 30");
+        assert_eq!(
+            never.unwrap_err().to_string(),
+            "node ready not within 3 s; last seen: look 30"
+        );
     }
 }
