@@ -1,6 +1,6 @@
 //! A caller of the hub: CONNECT and HTTPS by host, as any client speaks them.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
@@ -124,7 +124,12 @@ impl Caller {
     pub async fn get(&self, target: &str, path: &str) -> Result<Answer> {
         let through = self.reach(target).await?;
         let host = target.rsplit_once(':').map_or(target, |(host, _)| host);
-        exchange(through, Request::get(path).header("host", host)).await
+        exchange(
+            through,
+            Request::get(path).header("host", host),
+            String::new(),
+        )
+        .await
     }
 
     /// GET by host: TLS to the hub under the name `host`, and that name as Host.
@@ -137,7 +142,23 @@ impl Caller {
         if let Credential::Bearer(token) = &self.credential {
             request = request.header("authorization", format!("Bearer {token}"));
         }
-        exchange(tls, request).await
+        exchange(tls, request, String::new()).await
+    }
+
+    /// POST of JSON to the hub itself.
+    ///
+    /// # Errors
+    /// When TLS fails, or nothing answers.
+    pub async fn post(&self, path: &str, json: String) -> Result<Answer> {
+        let host = self.host();
+        let tls = self.tls(&host).await?;
+        let request = Request::post(path).header("host", host);
+        exchange(
+            tls,
+            request.header("content-type", "application/json"),
+            json,
+        )
+        .await
     }
 
     /// TLS with the hub under a server name.
@@ -178,16 +199,6 @@ impl Caller {
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes())?;
         Ok(builder.with_client_auth_cert(chain, key)?)
     }
-
-    /// The same caller with the certificate of a kubeconfig that names files or holds data.
-    ///
-    /// # Errors
-    /// When the kubeconfig has no client certificate.
-    pub fn with_certificate(mut self, certificate: &Path, key: &Path) -> Result<Self> {
-        let read = |path: &Path| std::fs::read_to_string(path).context("failed to read a PEM file");
-        self.credential = Credential::Certificate(read(certificate)?, read(key)?);
-        Ok(self)
-    }
 }
 
 // === impl Answer ===
@@ -226,12 +237,16 @@ impl Answer {
 ///
 /// # Errors
 /// When the connection breaks or nothing comes in time.
-pub(crate) async fn exchange(through: Through, request: http::request::Builder) -> Result<Answer> {
+pub(crate) async fn exchange(
+    through: Through,
+    request: http::request::Builder,
+    body: String,
+) -> Result<Answer> {
     let exchange = async {
         let (mut sender, connection) = http1::handshake(TokioIo::new(through)).await?;
         let request = request
             .header("connection", "close")
-            .body(Full::<Bytes>::default())?;
+            .body(Full::<Bytes>::from(body))?;
         let talk = async {
             let response = sender.send_request(request).await?;
             let (head, body) = response.into_parts();

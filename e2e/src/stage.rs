@@ -7,10 +7,13 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use strait_pki::AgentKey;
 use strait_testbed::{BuildProfile, Cluster, Fleet, FleetSpec, HUB_PORT, Images, Progress, Set};
+use strait_types::{JOIN_PATH, JoinRequest, JoinToken};
 use tokio::io::AsyncWriteExt;
 
-use crate::{Caller, Credential, caller_rights, eventually, service};
+use crate::{Answer, Caller, Credential, caller_rights, eventually, service};
 
 /// The domain of the hub on the stage. Names under `localhost` need no DNS (RFC 6761).
 pub const DOMAIN: &str = "demo.localhost";
@@ -305,6 +308,89 @@ impl Stage {
             path,
         ];
         Ok(self.hub()?.kubectl(&args).await?)
+    }
+
+    /// A caller with a client certificate that the hub's cluster signed.
+    ///
+    /// # Errors
+    /// When the cluster is not one of ours, so that nobody here can sign.
+    pub async fn caller_by_certificate(&self, user: &str, group: Option<&str>) -> Result<Caller> {
+        let kubeconfig = self.hub()?.user_kubeconfig(user, group)?;
+        let args = [
+            "config",
+            "view",
+            "--raw",
+            "--flatten",
+            "-o",
+            "json",
+            "--kubeconfig",
+        ];
+        let shown = kubeconfig.display().to_string();
+        let view = self
+            .hub()?
+            .kubectl(&[&args[..], &[&shown]].concat())
+            .await?;
+        let view: serde_json::Value = serde_json::from_str(&view)?;
+        let user = &view["users"][0]["user"];
+        let pem = |key: &str| {
+            let data = user[key]
+                .as_str()
+                .with_context(|| format!("no {key} in {shown}"))?;
+            anyhow::Ok(String::from_utf8(BASE64_STANDARD.decode(data)?)?)
+        };
+        let (chain, key) = (pem("client-certificate-data")?, pem("client-key-data")?);
+        self.caller_with(Credential::Certificate(chain, key)).await
+    }
+
+    /// Lets the hub speak HTTP in clear to the service of an entrypoint.
+    ///
+    /// # Errors
+    /// When kubectl fails.
+    pub async fn speak_http(&self, cluster: &str, entrypoint: &str) -> Result<()> {
+        let patch = r#"{"spec":{"protocol":"http"}}"#;
+        let args = ["patch", "clusterproxyentrypoint", "-n", cluster, entrypoint];
+        let args = [&args[..], &["--type=merge", "-p", patch]].concat();
+        self.hub()?.kubectl(&args).await?;
+        Ok(())
+    }
+
+    /// Posts a join request of `cluster` with the token of a token file, as an agent does.
+    ///
+    /// # Errors
+    /// When the token file cannot be read or the hub does not answer.
+    pub async fn ask_to_join(&self, cluster: &str, token_file: &str) -> Result<Answer> {
+        let token: JoinToken = serde_saphyr::from_str(token_file)?;
+        let request = JoinRequest {
+            cluster: cluster.parse()?,
+            token: token.token,
+            csr: AgentKey::generate()?.csr_pem,
+        };
+        let caller = self.caller_with(Credential::None).await?;
+        caller
+            .post(JOIN_PATH, serde_json::to_string(&request)?)
+            .await
+    }
+
+    /// Makes a token of a token file one that has expired.
+    ///
+    /// # Errors
+    /// When kubectl fails.
+    pub async fn expire_token(&self, token_file: &str) -> Result<()> {
+        let token: JoinToken = serde_saphyr::from_str(token_file)?;
+        let secret = format!("strait-join-{}", token.token.id());
+        let patch = r#"{"stringData":{"expires":"2020-01-01T00:00:00Z"}}"#;
+        let args = [
+            "patch",
+            "secret",
+            "-n",
+            "strait-system",
+            &secret,
+            "--type=merge",
+            "-p",
+            patch,
+        ];
+        self.hub()?.kubectl(&args).await?;
+        Ok(())
     }
 
     /// Runs `strait` against a cluster.
