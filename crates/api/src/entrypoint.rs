@@ -1,8 +1,9 @@
 //! `ClusterProxyEntrypoint`: one service of one member, made reachable.
 
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::CustomResource;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::Condition;
 
@@ -34,7 +35,12 @@ pub struct ClusterProxyEntrypointSpec {
     /// Namespace of the Service in the member.
     pub namespace: String,
     /// Ports that are exposed, by number or by name; none means all ports of the Service.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "numbers_or_names"
+    )]
+    #[schemars(schema_with = "ports")]
     pub ports: Vec<String>,
     /// How the hub speaks to the service for callers who come by HTTPS; when absent, as the port's
     /// name and `appProtocol` say. CONNECT callers speak whatever they like.
@@ -129,4 +135,34 @@ pub struct ClusterProxyEntrypointStatus {
     /// `Accepted`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// People write `443` as often as `"443"`.
+fn ports(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": { "x-kubernetes-int-or-string": true } })
+}
+
+fn numbers_or_names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let ports = Vec::<IntOrString>::deserialize(from)?;
+    Ok(ports
+        .into_iter()
+        .map(|port| match port {
+            IntOrString::Int(number) => number.to_string(),
+            IntOrString::String(name) => name,
+        })
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_may_be_numbers_or_texts() {
+        let spec: ClusterProxyEntrypointSpec = serde_json::from_value(serde_json::json!({
+            "service": "a", "namespace": "b", "ports": [443, "8080", "https"],
+        }))
+        .unwrap();
+        assert_eq!(spec.ports, ["443", "8080", "https"]);
+    }
 }

@@ -11,6 +11,7 @@ mod crds;
 mod entrypoint;
 mod managed_cluster;
 mod proxy_configuration;
+mod reserved;
 pub mod wire_names;
 
 pub use condition::{Condition, ConditionStatus, set_condition};
@@ -25,5 +26,5 @@ pub use managed_cluster::{
 };
 pub use proxy_configuration::{
     ManagedProxyConfiguration, ManagedProxyConfigurationSpec, ManagedProxyConfigurationStatus,
-    ServiceResolver,
 };
+pub use reserved::is_reserved_cluster;

@@ -27,9 +27,11 @@ pub struct ManagedProxyConfigurationSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "anything")]
     pub services: Option<Value>,
-    /// Host names by template, for every member.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub service_resolvers: Vec<ServiceResolver>,
+    /// Host names by template, for every member: a list of `{hostnameTemplate, namespace, name}`,
+    /// in which `$cluster` stands for the member's name. Kept raw as `services` is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "anything")]
+    pub service_resolvers: Option<Value>,
     /// Signer and Secret names of upstream.
     #[serde(default)]
     #[schemars(schema_with = "open_object")]
@@ -52,18 +54,6 @@ pub struct ManagedProxyConfigurationSpec {
     pub user_server: Option<Value>,
 }
 
-/// Makes a host name for one Service of every member.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ServiceResolver {
-    /// The host name, in which `$cluster` stands for the member's name.
-    pub hostname_template: String,
-    /// The Service's namespace.
-    pub namespace: String,
-    /// The Service's name.
-    pub name: String,
-}
-
 /// What the controller says of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -76,7 +66,8 @@ pub struct ManagedProxyConfigurationStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// A map or a list: no structural schema can say that, so the controller checks it.
+/// Whatever it is: a structural schema can say neither "a map or a list" nor "one wrong entry is
+/// no reason to refuse the object", so the controller checks it.
 fn anything(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "x-kubernetes-preserve-unknown-fields": true })
 }
@@ -97,4 +88,37 @@ fn open_object_or_null(_: &mut SchemaGenerator) -> Schema {
         "nullable": true,
         "x-kubernetes-preserve-unknown-fields": true
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(spec: &Value) -> ManagedProxyConfigurationSpec {
+        serde_json::from_value(spec.clone()).unwrap()
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_service_is_read_all_the_same() {
+        let spec = serde_json::json!({
+            "services": [{ "name": 7 }, null],
+            "serviceResolvers": [{ "hostnameTemplate": [] }, "x"],
+            "authentication": { "signer": { "type": "SelfSigned" } },
+            "proxyServer": {},
+        });
+        let kept = read(&spec);
+        assert_eq!(kept.services, Some(spec["services"].clone()));
+        assert_eq!(
+            kept.service_resolvers,
+            Some(spec["serviceResolvers"].clone())
+        );
+    }
+
+    #[test]
+    fn what_the_published_manifests_leave_out_is_empty() {
+        assert_eq!(
+            read(&serde_json::json!({})),
+            ManagedProxyConfigurationSpec::default()
+        );
+    }
 }
