@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use strait_e2e::{Stage, eventually, member_admin};
+use strait_e2e::{Caller, Stage, eventually, member_admin};
 use tokio::io::AsyncReadExt;
 
 /// Applies a manifest of the demo for the time of `look`, then the one that the stage needs.
@@ -71,6 +71,12 @@ async fn condition(stage: &Stage, kind: &str) -> Result<Value> {
     .await
 }
 
+/// What the service says once the hub knows the name.
+async fn first_answer(caller: &Caller, target: &str) -> Result<String> {
+    let answer = eventually(Duration::from_secs(20), target, || caller.get(target, "/")).await?;
+    Ok(answer.body)
+}
+
 #[tokio::test]
 async fn the_columns_are_those_of_the_seed() -> Result<()> {
     let stage = Stage::of_tests()?;
@@ -131,14 +137,9 @@ async fn the_map_form_exposes_for_every_member() -> Result<()> {
                     format!("search.namespace.{cluster}"),
                     format!("{cluster}-search"),
                 ] {
-                    let answer = eventually(Duration::from_secs(10), &host, || async {
-                        dev.get(&format!("{host}:80"), "/").await
-                    });
-                    let body = answer.await?.body;
-                    ensure!(
-                        body.contains(&format!("search in namespace namespace of {cluster}")),
-                        "{body}"
-                    );
+                    let body = first_answer(&dev, &format!("{host}:80")).await?;
+                    let expected = format!("search in namespace namespace of {cluster}");
+                    ensure!(body.contains(&expected), "{host}: {body}");
                 }
             }
             let images = condition(&stage, "ImagesHonoured").await?;
