@@ -11,12 +11,15 @@ use serde_json::json;
 use strait_api::wire_names::MANAGED_BY;
 use thiserror::Error;
 
-use crate::{ApplyError, FieldManager};
+use crate::{ApplyError, Classify, FieldManager, Verdict};
 
 const MANAGER: FieldManager = FieldManager("strait-crds");
 
 /// Until a new definition is served. It takes tens of milliseconds on an idle API server.
 const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// On a definition that Strait installed: the version that wrote it. The name is Kubernetes' own.
+const VERSION_LABEL: &str = "app.kubernetes.io/version";
 
 /// A definition could not be installed.
 #[derive(Debug, Error)]
@@ -32,19 +35,29 @@ pub enum CrdError {
     /// It cannot be written.
     #[error("failed to install a CustomResourceDefinition")]
     Apply(#[from] ApplyError),
+    /// It cannot be waited for.
+    #[error("failed to watch CustomResourceDefinition {name}")]
+    Watch {
+        /// Its name.
+        name: String,
+        /// Why.
+        source: wait::Error,
+    },
     /// It is not served.
-    #[error("CustomResourceDefinition {0} was installed and is not served")]
+    #[error("CustomResourceDefinition {0} is not served")]
     NotEstablished(String),
 }
 
-/// Installs the definitions that are missing, brings those that Strait installed up to date, and
-/// waits until all are served. A definition that somebody else installed is left as it is.
+/// Installs the definitions that are missing, brings those that Strait installed up to `version`,
+/// and waits until all are served. A definition that somebody else installed, or that a newer
+/// version of Strait did, is left as it is.
 ///
 /// # Errors
 /// When the API server refuses, or does not serve a definition in time.
 pub async fn install(
     client: &Client,
     definitions: &[CustomResourceDefinition],
+    version: &str,
 ) -> Result<(), CrdError> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     for definition in definitions {
@@ -53,17 +66,12 @@ pub async fn install(
             name: name.clone(),
             source,
         })?;
-        let ours = |found: &CustomResourceDefinition| {
-            found
-                .labels()
-                .get(MANAGED_BY.0)
-                .is_some_and(|value| value == MANAGED_BY.1)
-        };
-        if found.is_none_or(|found| ours(&found)) {
+        if found.is_none_or(|found| may_write(&found, version)) {
+            let labels = json!({ MANAGED_BY.0: MANAGED_BY.1, VERSION_LABEL: version });
             let want = json!({
                 "apiVersion": "apiextensions.k8s.io/v1",
                 "kind": "CustomResourceDefinition",
-                "metadata": {"name": name, "labels": {MANAGED_BY.0: MANAGED_BY.1}},
+                "metadata": {"name": name, "labels": labels},
                 "spec": definition.spec,
             });
             MANAGER.apply(&api, &name, &want).await?;
@@ -77,4 +85,80 @@ pub async fn install(
         }
     }
     Ok(())
+}
+
+/// Waits until somebody has installed all of the definitions and they are served, however long
+/// that takes.
+///
+/// # Errors
+/// When the API server cannot be watched.
+pub async fn await_served(
+    client: &Client,
+    definitions: &[CustomResourceDefinition],
+) -> Result<(), CrdError> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for definition in definitions {
+        let name = definition.name_any();
+        wait::await_condition(api.clone(), &name, conditions::is_crd_established())
+            .await
+            .map_err(|source| CrdError::Watch { name, source })?;
+    }
+    Ok(())
+}
+
+/// Whether a definition that is there was installed by Strait, and by no newer one.
+fn may_write(found: &CustomResourceDefinition, version: &str) -> bool {
+    let label = |key: &str| found.labels().get(key).map(String::as_str);
+    let newer = label(VERSION_LABEL)
+        .and_then(numbers)
+        .zip(numbers(version))
+        .is_some_and(|(theirs, ours)| theirs > ours);
+    label(MANAGED_BY.0) == Some(MANAGED_BY.1) && !newer
+}
+
+/// `major.minor.patch` of a version; what follows them says nothing about the schema.
+fn numbers(version: &str) -> Option<[u64; 3]> {
+    let plain = version.split(['-', '+']).next()?;
+    let parts: Vec<u64> = plain
+        .split('.')
+        .map(|part| part.parse().ok())
+        .collect::<Option<_>>()?;
+    parts.try_into().ok()
+}
+
+// === impl CrdError ===
+
+impl Classify for CrdError {
+    fn verdict(&self) -> Verdict {
+        match self {
+            Self::Get { source, .. } => source.verdict(),
+            Self::Apply(error) => error.verdict(),
+            Self::Watch { .. } | Self::NotEstablished(_) => Verdict::Retry,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(labels: &[(&str, &str)]) -> CustomResourceDefinition {
+        let mut found = CustomResourceDefinition::default();
+        for (key, value) in labels {
+            found.labels_mut().insert((*key).into(), (*value).into());
+        }
+        found
+    }
+
+    #[test]
+    fn what_others_or_newer_ones_installed_is_left_alone() {
+        let ours = |version| found(&[MANAGED_BY, (VERSION_LABEL, version)]);
+        assert!(!may_write(&found(&[]), "1.0.0"));
+        assert!(!may_write(&found(&[(MANAGED_BY.0, "Helm")]), "1.0.0"));
+        assert!(may_write(&found(&[MANAGED_BY]), "1.0.0"));
+        assert!(may_write(&ours("0.9.9"), "0.10.0"));
+        assert!(may_write(&ours("0.10.0"), "0.10.0"));
+        assert!(may_write(&ours("unreadable"), "0.10.0"));
+        assert!(!may_write(&ours("0.11.0-rc.1"), "0.10.0"));
+    }
 }

@@ -31,6 +31,10 @@ const DURATION: SignedDuration = SignedDuration::from_secs(15);
 /// How often the leader renews and the others look.
 const PERIOD: Duration = Duration::from_secs(2);
 
+/// How long the API server may take to answer. A leader stops leading within this and [`PERIOD`]
+/// after two thirds of the lease's duration, which is before the lease ends.
+const ANSWER: Duration = Duration::from_secs(2);
+
 /// Whether this process leads. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Leadership(watch::Receiver<bool>);
@@ -60,18 +64,19 @@ pub fn elect(
         let api: Api<Lease> = Api::namespaced(client, &config.namespace);
         let mut renewed = clock::timestamp();
         loop {
-            match turn(&api, &config).await {
+            // Counted from before the request: the lease is not older than we believe.
+            let asked = clock::timestamp();
+            match answered(turn(&api, &config)).await {
                 Ok(led) => {
-                    renewed = clock::timestamp();
+                    renewed = asked;
                     announce(&leads, led);
                 }
                 Err(error) => {
-                    let error = &error as &dyn std::error::Error;
                     tracing::warn!(lease = config.name, error, "the lease could not be renewed");
-                    if clock::timestamp().duration_since(renewed) > DURATION * 2 / 3 {
-                        announce(&leads, false);
-                    }
                 }
+            }
+            if clock::timestamp().duration_since(renewed) > DURATION * 2 / 3 {
+                announce(&leads, false);
             }
             tokio::select! {
                 biased;
@@ -107,10 +112,26 @@ impl Leadership {
     }
 }
 
+impl From<watch::Receiver<bool>> for Leadership {
+    /// Leads while the channel says so: for tests, and for processes that have no rivals.
+    fn from(leads: watch::Receiver<bool>) -> Self {
+        Self(leads)
+    }
+}
+
 fn announce(leads: &watch::Sender<bool>, now: bool) {
     let changed = leads.send_if_modified(|before| std::mem::replace(before, now) != now);
     if changed {
         tracing::info!(leading = now, "leadership changed");
+    }
+}
+
+/// An answer in time, or why there is none.
+async fn answered(turn: impl Future<Output = Result<bool, kube::Error>>) -> Result<bool, String> {
+    match tokio::time::timeout(ANSWER, turn).await {
+        Ok(Ok(led)) => Ok(led),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(elapsed) => Err(format!("the API server does not answer: {elapsed}")),
     }
 }
 

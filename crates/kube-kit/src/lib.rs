@@ -5,13 +5,17 @@
 mod apply;
 mod classify;
 mod client;
+mod controller;
 mod crds;
+mod delete;
 mod lease;
 mod watch;
 
 pub use apply::{ApplyError, FieldManager, says};
 pub use classify::{Classify, Verdict};
 pub use client::{ClientArgs, ConnectError, Connection};
-pub use crds::{CrdError, install as install_crds};
+pub use controller::{Controller, Round, drive};
+pub use crds::{CrdError, await_served as await_crds, install as install_crds};
+pub use delete::{DeleteError, delete_same};
 pub use lease::{Leadership, LeaseConfig, elect};
 pub use watch::{Objects, watch};

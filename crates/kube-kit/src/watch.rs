@@ -41,6 +41,7 @@ where
 {
     let (store, mut writer) = reflector::store::<K>();
     let (versions, version) = signal::channel(0);
+    let kept = store.clone();
     let keep = async move {
         let events = watcher::watcher(api, config).default_backoff();
         pin_mut!(events);
@@ -57,7 +58,9 @@ where
                     tracing::warn!(kind = %K::kind(&()), error, "a watch failed; trying again");
                 }
                 Some(Ok(event)) => {
-                    let Some(event) = slim(event) else { continue };
+                    let Some(event) = slim(event, &kept) else {
+                        continue;
+                    };
                     let visible = !matches!(event, Event::Init | Event::InitApply(_));
                     writer.apply_watcher_event(&event);
                     if visible {
@@ -140,15 +143,16 @@ where
     }
 }
 
-/// Takes the guard off, and what nobody reads; `None` for an object that cannot be read.
-fn slim<K>(event: Event<DeserializeGuard<K>>) -> Option<Event<K>>
+/// Takes the guard off, and what nobody reads. In place of an object that cannot be read comes what
+/// `kept` holds of it; `None` when that is nothing, or when nothing changes.
+fn slim<K>(event: Event<DeserializeGuard<K>>, kept: &Store<K>) -> Option<Event<K>>
 where
-    K: Resource<DynamicType = ()>,
+    K: Resource<DynamicType = ()> + Clone + 'static,
 {
     let open = |guard: DeserializeGuard<K>| match guard.0 {
         Ok(mut object) => {
             object.meta_mut().managed_fields = None;
-            Some(object)
+            Ok(object)
         }
         Err(invalid) => {
             tracing::warn!(
@@ -158,23 +162,74 @@ where
                 error = invalid.error,
                 "an object cannot be read; what it said before stays"
             );
-            None
+            let mut reference = ObjectRef::new(&invalid.metadata.name.unwrap_or_default());
+            if let Some(namespace) = invalid.metadata.namespace {
+                reference = reference.within(&namespace);
+            }
+            Err(kept.get(&reference).map(|before| K::clone(&before)))
         }
     };
     match event {
-        Event::Apply(object) => open(object).map(Event::Apply),
-        Event::Delete(object) => match object.0 {
-            Ok(object) => Some(Event::Delete(object)),
-            Err(invalid) => {
-                tracing::warn!(
-                    name = invalid.metadata.name,
-                    "an unreadable object was deleted"
-                );
-                None
-            }
-        },
+        Event::Apply(object) => open(object).ok().map(Event::Apply),
+        Event::Delete(object) => open(object)
+            .map_or_else(|kept| kept, Some)
+            .map(Event::Delete),
         Event::Init => Some(Event::Init),
-        Event::InitApply(object) => open(object).map(Event::InitApply),
+        // A new list: what is not told again is gone afterwards.
+        Event::InitApply(object) => open(object)
+            .map_or_else(|kept| kept, Some)
+            .map(Event::InitApply),
         Event::InitDone => Some(Event::InitDone),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    use super::*;
+
+    fn map(name: &str, data: &serde_json::Value) -> DeserializeGuard<ConfigMap> {
+        serde_json::from_value(json!({
+            "metadata": { "namespace": "n", "name": name, "managedFields": [{}] },
+            "data": data,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn an_unreadable_object_keeps_what_it_said_until_it_is_deleted() {
+        let (store, mut writer) = reflector::store::<ConfigMap>();
+        let mut tell = |event| {
+            if let Some(event) = slim(event, &store) {
+                writer.apply_watcher_event(&event);
+            }
+        };
+        let good = || map("a", &json!({ "k": "v" }));
+        let broken = || map("a", &json!(7));
+        let said = || {
+            let found = store.get(&ObjectRef::new("a").within("n"))?;
+            assert_eq!(found.metadata.managed_fields, None);
+            found.data.clone()?.get("k").cloned()
+        };
+        for event in [Event::Init, Event::InitApply(good()), Event::InitDone] {
+            tell(event);
+        }
+        assert_eq!(said().as_deref(), Some("v"));
+        tell(Event::Apply(broken()));
+        assert_eq!(said().as_deref(), Some("v"));
+        for event in [
+            Event::Init,
+            Event::InitApply(broken()),
+            Event::InitApply(map("b", &json!(7))),
+            Event::InitDone,
+        ] {
+            tell(event);
+        }
+        assert_eq!(said().as_deref(), Some("v"));
+        assert_eq!(store.state().len(), 1);
+        tell(Event::Delete(broken()));
+        assert_eq!(said(), None);
     }
 }
