@@ -120,7 +120,7 @@ impl Stage {
             self.join(cluster).await?;
         }
         self.hub()?
-            .kubectl(&["apply", "-f", &manifest("services.yaml")])
+            .kubectl(&["apply", "-f", &self.manifest("services.yaml")])
             .await?;
         for (name, namespace, cluster) in SERVICES {
             self.entrypoint_accepted(cluster, &format!("{name}.{namespace}.{cluster}"))
@@ -457,13 +457,13 @@ impl Stage {
             .map_or_else(|| PathBuf::from("/tmp"), Path::to_owned)
     }
 
+    /// The path of a manifest of the demo.
+    #[must_use]
+    pub fn manifest(&self, name: &str) -> String {
+        format!("{}/../demo/{name}", env!("CARGO_MANIFEST_DIR"))
+    }
+
     fn record(&self) -> PathBuf {
         self.folder().join("strait-binary")
     }
-}
-
-/// The path of a manifest of the demo.
-#[must_use]
-pub(crate) fn manifest(name: &str) -> String {
-    format!("{}/../demo/{name}", env!("CARGO_MANIFEST_DIR"))
 }
