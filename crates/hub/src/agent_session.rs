@@ -52,9 +52,9 @@ struct Certificate {
 /// Why a session gave no stream.
 #[derive(Debug)]
 pub(crate) enum NoStream {
-    /// The agent said no, or may have heard the question.
+    /// The agent said no.
     Refused(Refusal),
-    /// The agent never heard it; another session may do.
+    /// The session is at fault; another one may do.
     TryNext(Refusal),
 }
 
@@ -141,7 +141,7 @@ impl AgentSession {
         table.generation
     }
 
-    /// Sends the agent each new table, until the session ends.
+    /// Sends the agent each new table, until the session drains or ends.
     pub(crate) async fn send_tables(&self, mut inventory: watch::Receiver<Arc<Snapshot>>) {
         let open = Open::target(Target::Table.to_string());
         let (mut stream, _) = match Box::pin(self.open(open)).await {
@@ -171,6 +171,8 @@ impl AgentSession {
                 );
             }
             tokio::select! {
+                // Nothing is opened any more, and a drained session ends with its last stream.
+                () = self.session.draining() => return,
                 changed = inventory.changed() => if changed.is_err() { return },
                 // Somebody else may have made a newer one.
                 made = newest.wait_for(|made| *made > sent) => if made.is_err() { return },
@@ -292,7 +294,8 @@ fn no_stream(cluster: &ClusterName, error: OpenError) -> NoStream {
             let code = RefusalCode::from_wire(code).unwrap_or(RefusalCode::AgentRefused);
             NoStream::Refused(refusal(code, clean(&text)))
         }
-        OpenError::Lost(end) => NoStream::Refused(lost(cluster, &end)),
+        // Whoever dials twice has at worst connected for nothing: no byte of the caller was sent.
+        OpenError::Lost(end) => NoStream::TryNext(lost(cluster, &end)),
         OpenError::Reset(code) => NoStream::Refused(refusal(
             RefusalCode::DialFailed,
             format!("the agent of {cluster} cut the stream (code {code})"),

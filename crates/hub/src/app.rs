@@ -83,77 +83,10 @@ impl Hub {
         };
         let tcp = TcpListener::bind(config.listen).await.map_err(listen)?;
         let address = tcp.local_addr().map_err(listen)?;
-        let metrics = Metrics::register(registry);
-        let draining = CancellationToken::new();
-        let connections = Tasks::default();
-        let trust = CallersTrust::new(
-            deps.material.callers.clone(),
-            deps.material.callers_file.clone(),
-        );
-        let decisions = Decisions::new(
-            Arc::clone(&deps.reviews),
-            trust.clone(),
-            config.times.decision,
-        );
-        let decisions = Arc::new(decisions);
-        let sessions = Arc::new(AgentSessions::new(metrics.clone()));
-        let live = Arc::new(LiveStreams::new(config.limits, metrics.clone()));
-        let joins = Arc::new(Joins::new(
-            Arc::clone(&config),
-            deps.clone(),
-            metrics.clone(),
-        ));
-        let revocation = Arc::new(Revocation {
-            live: Arc::clone(&live),
-            decisions: Arc::clone(&decisions),
-            inventory: deps.inventory.clone(),
-            times: config.times,
-        });
-        let agents = Arc::new(Agents {
-            sessions: Arc::clone(&sessions),
-            inventory: deps.inventory.clone(),
-            verifier: deps.material.agents.clone(),
-            trust_domain: config.trust_domain.clone(),
-            joins: Arc::clone(&joins),
-            session: session_config(),
-            times: config.times,
-            stop: draining.clone(),
-            tasks: connections.clone(),
-        });
-        let frontend = Arc::new(Frontend {
-            reach: Reach {
-                inventory: deps.inventory.clone(),
-                decisions: Arc::clone(&decisions),
-                sessions: Arc::clone(&sessions),
-                live,
-                dial: config.times.dial,
-                stop: draining.clone(),
-            },
-            decisions,
-            upstream: Upstream::new(
-                Arc::clone(&deps.material.native_roots),
-                config.times.upstream_tls,
-            ),
-            joins,
-            metrics: metrics.clone(),
-            limits: config.limits,
-            times: config.times,
-            tasks: connections.clone(),
-        });
-        let certificates = serving_certs(&config, &deps)?;
-        let doors = Doors {
-            tls: TlsConfigs::new(certificates, deps.material.agents.clone(), trust),
-            agents: Arc::clone(&agents),
-            frontend,
-            handshakes: Arc::new(Handshakes::new(&config.limits)),
-            metrics: metrics.clone(),
-            times: config.times,
-        };
-        let members = MemberWriter {
-            members: Arc::clone(&deps.members),
-            sessions,
-            inventory: deps.inventory.clone(),
-        };
+        let parts = Parts::new(Arc::clone(&config), deps, Metrics::register(registry));
+        let agents = parts.agents();
+        let certificates = serving_certs(&config, &parts.deps)?;
+        let doors = parts.doors(certificates, Arc::clone(&agents));
         Ok(Self {
             config,
             address,
@@ -162,12 +95,12 @@ impl Hub {
                 doors: Arc::new(doors),
             },
             agents,
-            revocation,
-            members,
-            material: deps.material,
-            metrics,
-            draining,
-            connections,
+            revocation: parts.revocation(),
+            members: parts.member_writer(),
+            material: parts.deps.material,
+            metrics: parts.metrics,
+            draining: parts.draining,
+            connections: parts.connections,
         })
     }
 
@@ -194,9 +127,7 @@ impl Hub {
         let tasks = Tasks::default();
         let (guard, watch) = (Arc::clone(&agents), Arc::clone(&revocation));
         tasks.spawn("sessions", |stop| guard.guard(stop));
-        tasks.spawn("inventory", |stop| async move {
-            watch.follow_inventory(stop).await
-        });
+        tasks.spawn("inventory", |stop| watch.follow_inventory(stop));
         let watch = Arc::clone(&revocation);
         tasks.spawn(
             "callers",
@@ -226,9 +157,110 @@ impl Hub {
     }
 }
 
-/// What a hub grants each agent; it serves many, so no one gets all of its memory.
-fn session_config() -> strait_tunnel::Config {
-    strait_tunnel::Config::default()
+/// What the parts of a hub share.
+struct Parts {
+    config: Arc<HubConfig>,
+    deps: Deps,
+    metrics: Metrics,
+    draining: CancellationToken,
+    connections: Tasks,
+    trust: CallersTrust,
+    decisions: Arc<Decisions>,
+    sessions: Arc<AgentSessions>,
+    live: Arc<LiveStreams>,
+    joins: Arc<Joins>,
+}
+
+// === impl Parts ===
+
+impl Parts {
+    fn new(config: Arc<HubConfig>, deps: Deps, metrics: Metrics) -> Self {
+        let material = &deps.material;
+        let trust = CallersTrust::new(material.callers.clone(), material.callers_file.clone());
+        let reviews = Arc::clone(&deps.reviews);
+        let decisions = Decisions::new(reviews, trust.clone(), config.times.decision);
+        Self {
+            draining: CancellationToken::new(),
+            connections: Tasks::default(),
+            trust,
+            decisions: Arc::new(decisions),
+            sessions: Arc::new(AgentSessions::new(metrics.clone())),
+            live: Arc::new(LiveStreams::new(config.limits, metrics.clone())),
+            joins: Arc::new(Joins::new(
+                Arc::clone(&config),
+                deps.clone(),
+                metrics.clone(),
+            )),
+            config,
+            deps,
+            metrics,
+        }
+    }
+
+    fn agents(&self) -> Arc<Agents> {
+        Arc::new(Agents {
+            sessions: Arc::clone(&self.sessions),
+            inventory: self.deps.inventory.clone(),
+            verifier: self.deps.material.agents.clone(),
+            trust_domain: self.config.trust_domain.clone(),
+            joins: Arc::clone(&self.joins),
+            session: strait_tunnel::Config::default(),
+            times: self.config.times,
+            stop: self.draining.clone(),
+            tasks: self.connections.clone(),
+        })
+    }
+
+    fn frontend(&self) -> Frontend {
+        let times = self.config.times;
+        let roots = Arc::clone(&self.deps.material.native_roots);
+        Frontend {
+            reach: Reach {
+                inventory: self.deps.inventory.clone(),
+                decisions: Arc::clone(&self.decisions),
+                sessions: Arc::clone(&self.sessions),
+                live: Arc::clone(&self.live),
+                dial: times.dial,
+                stop: self.draining.clone(),
+            },
+            decisions: Arc::clone(&self.decisions),
+            upstream: Upstream::new(roots, times.upstream_tls),
+            joins: Arc::clone(&self.joins),
+            metrics: self.metrics.clone(),
+            limits: self.config.limits,
+            times,
+            tasks: self.connections.clone(),
+        }
+    }
+
+    fn doors(&self, certificates: Arc<ServingCerts>, agents: Arc<Agents>) -> Doors {
+        let verifier = self.deps.material.agents.clone();
+        Doors {
+            tls: TlsConfigs::new(certificates, verifier, self.trust.clone()),
+            agents,
+            frontend: Arc::new(self.frontend()),
+            handshakes: Arc::new(Handshakes::new(&self.config.limits)),
+            metrics: self.metrics.clone(),
+            times: self.config.times,
+        }
+    }
+
+    fn revocation(&self) -> Arc<Revocation> {
+        Arc::new(Revocation {
+            live: Arc::clone(&self.live),
+            decisions: Arc::clone(&self.decisions),
+            inventory: self.deps.inventory.clone(),
+            times: self.config.times,
+        })
+    }
+
+    fn member_writer(&self) -> MemberWriter {
+        MemberWriter {
+            members: Arc::clone(&self.deps.members),
+            sessions: Arc::clone(&self.sessions),
+            inventory: self.deps.inventory.clone(),
+        }
+    }
 }
 
 fn serving_certs(config: &HubConfig, deps: &Deps) -> Result<Arc<ServingCerts>, PkiError> {

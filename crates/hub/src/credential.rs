@@ -64,7 +64,9 @@ fn token(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Redacted>, Ref
             format!("`{name}` is neither `Bearer <token>` nor `Basic` with the token as password"),
         )
     };
-    let text = value.to_str().or(Err(wrong()))?;
+    let Ok(text) = value.to_str() else {
+        return Err(wrong());
+    };
     let (scheme, rest) = text.split_once(' ').ok_or_else(wrong)?;
     let rest = rest.trim();
     let token = if scheme.eq_ignore_ascii_case("bearer") {

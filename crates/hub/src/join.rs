@@ -217,7 +217,7 @@ mod tests {
             JoinCredential::from_random([1; 8], [3; 32]),
         );
         let cluster: ClusterName = "cluster1".parse().unwrap();
-        let fresh = JoinRecord::new(cluster.clone(), &token, now + SignedDuration::from_secs(1));
+        let fresh = JoinRecord::new(cluster, &token, now + SignedDuration::from_secs(1));
         let expired = JoinRecord {
             expires: now,
             ..fresh.clone()

@@ -157,7 +157,7 @@ impl Reach {
         }
     }
 
-    /// Tries the cluster's sessions one after another, for as long as nothing has been sent.
+    /// Tries the cluster's sessions one after another, until an agent has answered.
     async fn open_anywhere(
         &self,
         destination: &Destination,

@@ -31,7 +31,7 @@ pub(crate) struct Revocation {
 
 impl Revocation {
     /// Cuts the streams of entrypoints that are gone, as soon as they are.
-    pub(crate) async fn follow_inventory(&self, stop: CancellationToken) {
+    pub(crate) async fn follow_inventory(self: Arc<Self>, stop: CancellationToken) {
         let mut inventory = self.inventory.clone();
         loop {
             tokio::select! {
@@ -51,7 +51,7 @@ impl Revocation {
 
     /// Asks again about the callers of all open streams, every few seconds, and cuts those who may
     /// not connect any more. When nobody can say, what is open stays open.
-    pub(crate) async fn review_callers(&self, stop: CancellationToken) {
+    pub(crate) async fn review_callers(self: Arc<Self>, stop: CancellationToken) {
         let mut every = tokio::time::interval(self.times.recheck);
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {

@@ -16,9 +16,12 @@ pub(crate) struct TlsConfigs {
     certificates: Arc<ServingCerts>,
     agents: Reloadable<ClientVerifier>,
     callers: CallersTrust,
-    for_agents: Mutex<Option<(u64, Arc<ServerConfig>)>>,
-    for_callers: Mutex<Option<((u64, u64), Arc<ServerConfig>)>>,
+    for_agents: Made<u64>,
+    for_callers: Made<(u64, u64)>,
 }
+
+/// The newest configuration, and the generation of what it was made of.
+type Made<G> = Mutex<Option<(G, Arc<ServerConfig>)>>;
 
 // === impl TlsConfigs ===
 

@@ -1,6 +1,10 @@
 //! The hub in one process: real TLS and real sessions over loopback, an inventory in memory.
 
-#![expect(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a helper of a test may fail the test"
+)]
 
 mod agent;
 mod answer;
