@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::agent::AgentRole;
+use crate::{agent::AgentRole, hub::HubRole};
 
 /// A role that runs in a cluster.
 #[derive(Debug, Parser)]
@@ -16,11 +16,12 @@ struct Roles {
 
 #[derive(Debug, Subcommand)]
 enum Role {
+    Hub(Box<HubRole>),
     Agent(Box<AgentRole>),
 }
 
 /// Names of the roles, as the first argument has them.
-const NAMES: [&str; 1] = ["agent"];
+const NAMES: [&str; 2] = ["hub", "agent"];
 
 /// Runs the role that the first argument names; `None` when it names none.
 pub(crate) async fn run() -> Option<ExitCode> {
@@ -29,7 +30,8 @@ pub(crate) async fn run() -> Option<ExitCode> {
         return None;
     }
     let ended = match Roles::parse().role {
-        Role::Agent(role) => role.run().await,
+        Role::Hub(role) => Box::pin(role.run()).await,
+        Role::Agent(role) => Box::pin(role.run()).await,
     };
     Some(match ended {
         Ok(()) => ExitCode::SUCCESS,

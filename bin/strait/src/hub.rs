@@ -1,0 +1,81 @@
+//! `strait hub`.
+
+use anyhow::Context;
+use clap::Args;
+use prometheus_client::registry::Registry;
+use strait_hub::{Deps, Hub, HubArgs, HubConfig, kubernetes};
+use strait_kube_kit::ClientArgs;
+use strait_runtime::{LogArgs, Tasks, admin::Readiness, stop_signal};
+
+use crate::role::{AdminArgs, GRACE};
+
+/// Accepts members, and serves those who want to reach services of theirs
+#[derive(Debug, Args)]
+pub(crate) struct HubRole {
+    #[command(flatten)]
+    hub: HubArgs,
+    #[command(flatten)]
+    client: ClientArgs,
+    #[command(flatten)]
+    admin: AdminArgs,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+// === impl HubRole ===
+
+impl HubRole {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        self.log.init()?;
+        let config = HubConfig::try_from(self.hub).context("invalid configuration")?;
+        let connection = self.client.connect().await?;
+        let meant = serde_json::to_string_pretty(&config)?;
+        tracing::info!(config = %serde_json::to_string(&config)?, "starting");
+        let tasks = Tasks::default();
+        let connecting = kubernetes::connect(&connection.client, &config, &tasks);
+        let Some(deps) = first_deps(&self.admin, &meant, connecting).await? else {
+            tasks.shutdown(GRACE).await;
+            return Ok(());
+        };
+        let (readiness, mut registry) = (Readiness::default(), Registry::default());
+        let listening = readiness.condition("listening");
+        let hub = Hub::bind(config, deps, &mut registry)
+            .await
+            .context("failed to bind the hub")?;
+        let admin = self.admin.bind(readiness, registry, meant).await?;
+        tasks.spawn("admin", |stop| admin.run(stop));
+        listening.holds();
+        let stop = async move {
+            stop_signal().await;
+            // Nobody new is sent here while the open streams finish.
+            listening.fails("draining");
+        };
+        hub.run(stop).await;
+        tasks.shutdown(GRACE).await;
+        Ok(())
+    }
+}
+
+/// Waits for what the hub needs of its cluster, which takes as long as the controllers need to make
+/// it. Meanwhile the process is alive and not ready, on an admin port of its own. `None` when it
+/// was asked to stop.
+async fn first_deps(
+    admin: &AdminArgs,
+    meant: &str,
+    connecting: impl Future<Output = Result<Deps, kubernetes::KubernetesError>>,
+) -> anyhow::Result<Option<Deps>> {
+    let readiness = Readiness::default();
+    let inventory = readiness.condition("inventory");
+    inventory.fails("waiting for the hub's certificates and the inventory");
+    let admin = admin
+        .bind(readiness, Registry::default(), meant.to_owned())
+        .await?;
+    let waiting = Tasks::default();
+    waiting.spawn("admin", |stop| admin.run(stop));
+    let deps = tokio::select! {
+        () = stop_signal() => None,
+        deps = connecting => Some(deps?),
+    };
+    waiting.shutdown(GRACE).await;
+    Ok(deps)
+}
