@@ -1,6 +1,9 @@
 //! Binds everything, then runs it.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+};
 
 use prometheus_client::registry::Registry;
 use strait_pki::{PkiError, ServingCerts, ServingConfig, Validity};
@@ -81,7 +84,7 @@ impl Hub {
             address: config.listen,
             source,
         };
-        let tcp = TcpListener::bind(config.listen).await.map_err(listen)?;
+        let tcp = listen_on(config.listen).await.map_err(listen)?;
         let address = tcp.local_addr().map_err(listen)?;
         let parts = Parts::new(Arc::clone(&config), deps, Metrics::register(registry));
         let agents = parts.agents();
@@ -263,13 +266,22 @@ impl Parts {
     }
 }
 
+/// Listens; where there is no IPv6, `[::]` means every IPv4 address.
+async fn listen_on(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let bound = TcpListener::bind(address).await;
+    if bound.is_err() && address.ip() == Ipv6Addr::UNSPECIFIED {
+        return TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await;
+    }
+    bound
+}
+
 fn serving_certs(config: &HubConfig, deps: &Deps) -> Result<Arc<ServingCerts>, PkiError> {
     let inventory = deps.inventory.clone();
     let certs = ServingCerts::new(ServingConfig {
         files: deps.material.files.clone(),
         ca: deps.material.hub_ca.clone(),
         own_names: config.own_names(),
-        serves: Arc::new(move |name| inventory.borrow().names.resolve(name).is_ok()),
+        serves: Arc::new(move |name| inventory.borrow().names.leads(name)),
         clock: Arc::new(clock::timestamp),
     })?;
     Ok(Arc::new(certs))

@@ -116,7 +116,7 @@ impl Frontend {
 
 impl Connection {
     async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Response<Body> {
-        let resolves = |host: &str| self.frontend.reach.snapshot().names.resolve(host).is_ok();
+        let resolves = |host: &str| self.frontend.reach.snapshot().names.leads(host);
         match route::route(&request, resolves) {
             Ok(Route::Join) => Box::pin(self.join(request)).await,
             Ok(Route::Connect { host, port }) => Box::pin(self.connect(request, host, port)).await,

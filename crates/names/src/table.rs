@@ -74,22 +74,20 @@ impl<P> NameTable<P> {
         let Some(name) = host::normalise(host) else {
             return Err(Box::new(self.no_host(host)));
         };
-        let bare = Some(name.as_str());
-        let inner = host::under(&name, &self.domain);
-        let forms = || [bare, inner].into_iter().flatten();
-        let claims = [
-            Self::canonical_claim,
-            Self::one_label_claim,
-            Self::uid_claim,
-            Self::alias_claim,
-            Self::cluster_claim,
-        ];
-        for claim in claims {
-            if let Some(claimed) = forms().find_map(|form| claim(self, form)) {
-                return self.only_one(&name, inner.unwrap_or(&name), &claimed);
-            }
+        let short = host::under(&name, &self.domain).unwrap_or(&name);
+        if let Some(claimed) = self.claim(&name) {
+            return self.only_one(&name, short, &claimed);
         }
-        Err(Box::new(self.nothing(&name, inner.unwrap_or(&name))))
+        Err(Box::new(self.nothing(&name, short)))
+    }
+
+    /// Whether a host name leads to an entry. Unlike a [`resolve`](Self::resolve) that fails it
+    /// never looks for what could be meant, so it is cheap enough for strangers to ask.
+    #[must_use]
+    pub fn leads(&self, host: &str) -> bool {
+        let name = host::normalise(host);
+        let claimed = name.and_then(|name| self.claim(&name));
+        claimed.is_some_and(|claim| claim.places.len() == 1 && !claim.contested)
     }
 
     /// The entry with this uid.
@@ -208,6 +206,24 @@ impl<P> NameTable<P> {
                 found,
             ))),
         }
+    }
+
+    /// What the first kind of name that claims this one makes of it.
+    fn claim(&self, name: &str) -> Option<Claim> {
+        let inner = host::under(name, &self.domain);
+        let claims = [
+            Self::canonical_claim,
+            Self::one_label_claim,
+            Self::uid_claim,
+            Self::alias_claim,
+            Self::cluster_claim,
+        ];
+        claims.into_iter().find_map(|claim| {
+            [Some(name), inner]
+                .into_iter()
+                .flatten()
+                .find_map(|form| claim(self, form))
+        })
     }
 
     fn canonical_claim(&self, host: &str) -> Option<Claim> {

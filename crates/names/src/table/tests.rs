@@ -41,7 +41,9 @@ fn table(lines: &[Line<'_>], aliases: &[(&str, &str)]) -> NameTable<()> {
 }
 
 fn uid<'a>(table: &'a NameTable<()>, host: &str) -> Option<&'a str> {
-    table.resolve(host).ok().map(Entry::uid)
+    let uid = table.resolve(host).ok().map(Entry::uid);
+    assert_eq!(table.leads(host), uid.is_some(), "{host}");
+    uid
 }
 
 fn refusal(table: &NameTable<()>, host: &str) -> Refusal {
