@@ -330,4 +330,30 @@ mod tests {
         ];
         assert_eq!(config.own_names(), names);
     }
+
+    #[derive(Debug, clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        hub: HubArgs,
+    }
+
+    fn parse(args: &[&str]) -> HubConfig {
+        let args = ["hub"].iter().chain(args);
+        let command = <Command as clap::Parser>::try_parse_from(args).unwrap();
+        command.hub.try_into().unwrap()
+    }
+
+    #[test]
+    fn what_is_typed_becomes_what_is_meant() {
+        let config = parse(&["--address=a:1", "--address=b:2", "--domain=.Hub.Test."]);
+        assert_eq!(
+            (config.addresses.len(), config.domain.as_str()),
+            (2, "hub.test")
+        );
+        assert_eq!(config.listen.port(), 8443);
+        assert_eq!(config.agent_validity, SignedDuration::from_hours(720));
+        let config = parse(&["--drain-seconds=1", "--tls-cert=a", "--tls-key=b"]);
+        assert_eq!(config.times.drain, Duration::from_secs(1));
+        assert!(config.serving_files.is_some());
+    }
 }

@@ -4,6 +4,8 @@
 //! SubjectAccessReview. Nothing is written but ManagedClusters, their status, and the mark on a
 //! join token that was used.
 
+#[cfg(test)]
+mod api_server;
 mod join_tokens;
 mod material;
 mod members;

@@ -94,3 +94,90 @@ impl JoinTokens for KubeJoinTokens {
         Box::pin(self.mark(id, version, record))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use base64::{Engine, prelude::BASE64_STANDARD};
+    use serde_json::Value;
+    use strait_types::JoinCredential;
+
+    use super::*;
+    use crate::kubernetes::api_server::{refusal, scripted};
+
+    fn secret(token: &JoinCredential, kind: &str) -> Value {
+        let expires = jiff::Timestamp::from_second(1_800_000_000).unwrap();
+        let record = JoinRecord::new("cluster1".parse().unwrap(), token, expires);
+        let encoded = |(key, value): (String, String)| (key, BASE64_STANDARD.encode(value));
+        let data: serde_json::Map<_, _> = record
+            .to_data()
+            .into_iter()
+            .map(encoded)
+            .map(|(k, v)| (k, v.into()))
+            .collect();
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "type": kind, "data": data,
+            "metadata": { "name": "strait-join-x", "resourceVersion": "42" },
+        })
+    }
+
+    #[tokio::test]
+    async fn a_token_is_marked_with_the_version_that_was_read() {
+        let token = JoinCredential::from_random([1; 8], [2; 32]);
+        let object = secret(&token, JOIN_SECRET_TYPE);
+        let (client, asked) = scripted(move |_, _| (200, object.clone()));
+        let tokens = KubeJoinTokens::new(&client);
+        let (record, version) = tokens.find(token.id()).await.unwrap().unwrap();
+        assert_eq!(record.secret_hash, token.secret_hash());
+        let used = JoinRecord {
+            used_at: Some(record.expires),
+            ..record
+        };
+        assert!(tokens.consume(token.id(), version, used).await.unwrap());
+        let asked = asked.lock();
+        let (method, path, body) = &asked[1];
+        assert_eq!(method, "PATCH");
+        assert!(path.starts_with("/api/v1/namespaces/strait-system/secrets/strait-join-0101"));
+        assert_eq!(body["metadata"]["resourceVersion"], "42");
+        assert_eq!(
+            body["stringData"],
+            json!({ "usedAt": "2027-01-15T08:00:00Z" })
+        );
+    }
+
+    #[tokio::test]
+    async fn who_comes_second_does_not_win() {
+        let token = JoinCredential::from_random([1; 8], [2; 32]);
+        let object = secret(&token, JOIN_SECRET_TYPE);
+        let (client, _) = scripted(move |method, _| match method {
+            "PATCH" => refusal(409, "Conflict"),
+            _ => (200, object.clone()),
+        });
+        let tokens = KubeJoinTokens::new(&client);
+        let (record, version) = tokens.find(token.id()).await.unwrap().unwrap();
+        assert!(!tokens.consume(token.id(), version, record).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn another_secret_is_no_token_and_a_broken_server_is_no_answer() {
+        let token = JoinCredential::from_random([1; 8], [2; 32]);
+        let object = secret(&token, "Opaque");
+        let (client, _) = scripted(move |_, _| (200, object.clone()));
+        assert!(
+            KubeJoinTokens::new(&client)
+                .find(token.id())
+                .await
+                .unwrap()
+                .is_none()
+        );
+        let (client, _) = scripted(|_, _| refusal(404, "NotFound"));
+        assert!(
+            KubeJoinTokens::new(&client)
+                .find(token.id())
+                .await
+                .unwrap()
+                .is_none()
+        );
+        let (client, _) = scripted(|_, _| refusal(500, "InternalError"));
+        assert!(KubeJoinTokens::new(&client).find(token.id()).await.is_err());
+    }
+}

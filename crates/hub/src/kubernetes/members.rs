@@ -113,3 +113,67 @@ impl Members for KubeMembers {
         Box::pin(self.write(cluster, report))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::kubernetes::api_server::{refusal, scripted};
+
+    fn member() -> Value {
+        json!({
+            "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
+            "metadata": { "name": "cluster1", "resourceVersion": "7" },
+            "spec": { "hubAcceptsClient": true },
+        })
+    }
+
+    fn cluster() -> ClusterName {
+        "cluster1".parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_member_that_is_there_stays_as_it_is() {
+        for answer in [(201, member()), refusal(409, "AlreadyExists")] {
+            let (client, asked) = scripted(move |_, _| answer.clone());
+            KubeMembers::new(&client).ensure(&cluster()).await.unwrap();
+            let asked = asked.lock();
+            assert_eq!((asked.len(), asked[0].0.as_str()), (1, "POST"));
+            assert_eq!(asked[0].2["spec"], json!({ "hubAcceptsClient": true }));
+        }
+        let (client, _) = scripted(|_, _| refusal(403, "Forbidden"));
+        assert!(KubeMembers::new(&client).ensure(&cluster()).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn conditions_are_written_with_the_version_that_was_read() {
+        let (client, asked) = scripted(|_, _| (200, member()));
+        KubeMembers::new(&client)
+            .report(&cluster(), &MemberReport::Reachable)
+            .await
+            .unwrap();
+        let asked = asked.lock();
+        let (method, path, body) = &asked[1];
+        assert_eq!(method, "PATCH");
+        assert!(path.contains("/managedclusters/cluster1/status?"), "{path}");
+        assert_eq!(body["metadata"]["resourceVersion"], "7");
+        assert_eq!(body["status"]["conditions"][0]["type"], "TunnelReachable");
+    }
+
+    #[tokio::test]
+    async fn a_conflict_is_read_again_but_not_for_ever() {
+        let (client, asked) = scripted(|method, _| match method {
+            "PATCH" => refusal(409, "Conflict"),
+            _ => (200, member()),
+        });
+        let report = MemberReport::Reachable;
+        assert!(
+            KubeMembers::new(&client)
+                .report(&cluster(), &report)
+                .await
+                .is_err()
+        );
+        assert_eq!(asked.lock().len(), 2 * TRIES);
+    }
+}

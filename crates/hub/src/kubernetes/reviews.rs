@@ -123,3 +123,113 @@ fn user(info: UserInfo) -> User {
         extra: info.extra.unwrap_or_default(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::kubernetes::api_server::{refusal, scripted};
+
+    fn config(audiences: &[&str]) -> HubConfig {
+        let mut config = HubConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)));
+        config.token_audiences = audiences.iter().map(|a| (*a).to_owned()).collect();
+        config
+    }
+
+    fn token_review(status: &Value) -> (u16, Value) {
+        let review = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "metadata": {},
+            "spec": {}, "status": status,
+        });
+        (201, review)
+    }
+
+    #[tokio::test]
+    async fn a_token_is_whose_the_api_server_says() {
+        let status = json!({
+            "authenticated": true, "audiences": ["strait"],
+            "user": { "username": "dev", "uid": "1", "groups": ["a"], "extra": { "k": ["v"] } },
+        });
+        let (client, asked) = scripted(move |_, _| token_review(&status));
+        let token = Redacted::new("t");
+        let user = KubeReviews::new(&client, &config(&["strait"]))
+            .who_is(&token)
+            .await
+            .unwrap();
+        let user = user.unwrap();
+        assert_eq!((user.name.as_str(), user.uid.as_str()), ("dev", "1"));
+        assert_eq!(
+            (user.groups, user.extra["k"].clone()),
+            (vec!["a".to_owned()], vec!["v".to_owned()])
+        );
+        assert_eq!(
+            asked.lock()[0].2["spec"],
+            json!({ "token": "t", "audiences": ["strait"] })
+        );
+        let other = KubeReviews::new(&client, &config(&["other"]))
+            .who_is(&token)
+            .await
+            .unwrap();
+        assert_eq!(other, None, "a token for somebody else");
+    }
+
+    #[tokio::test]
+    async fn what_is_not_said_to_be_good_is_not() {
+        let token = Redacted::new("t");
+        for status in [
+            json!({ "authenticated": false }),
+            json!({}),
+            json!({ "user": { "username": "dev" } }),
+            json!({ "authenticated": true }),
+        ] {
+            let (client, _) = scripted(move |_, _| token_review(&status));
+            let user = KubeReviews::new(&client, &config(&[]))
+                .who_is(&token)
+                .await
+                .unwrap();
+            assert_eq!(user.filter(|user| !user.name.is_empty()), None);
+        }
+        let (client, _) = scripted(|_, _| refusal(500, "InternalError"));
+        assert!(
+            KubeReviews::new(&client, &config(&[]))
+                .who_is(&token)
+                .await
+                .is_err()
+        );
+    }
+
+    #[tokio::test]
+    async fn the_right_is_about_the_object_in_the_members_namespace() {
+        let (client, asked) = scripted(|_, _| {
+            let review = json!({
+                "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+                "metadata": {}, "spec": {}, "status": { "allowed": true },
+            });
+            (201, review)
+        });
+        let user = User {
+            name: "dev".to_owned(),
+            groups: vec!["a".to_owned()],
+            ..User::default()
+        };
+        let cluster: ClusterName = "cluster1".parse().unwrap();
+        let reviews = KubeReviews::new(&client, &config(&[]));
+        assert!(
+            reviews
+                .may_connect(&user, &cluster, "search")
+                .await
+                .unwrap()
+        );
+        let spec = json!({
+            "user": "dev", "groups": ["a"],
+            "resourceAttributes": {
+                "verb": "connect", "group": "proxy.open-cluster-management.io",
+                "resource": "clusterproxyentrypoints", "namespace": "cluster1", "name": "search",
+            },
+        });
+        assert_eq!(asked.lock()[0].2["spec"], spec);
+    }
+}
