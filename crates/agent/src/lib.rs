@@ -18,6 +18,8 @@ mod services;
 mod session;
 mod status;
 mod table;
+#[cfg(test)]
+mod world;
 
 pub use app::{Agent, Deps};
 pub use config::{AgentArgs, AgentConfig, ConfigError, Storage};

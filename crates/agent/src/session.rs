@@ -130,9 +130,15 @@ impl Service {
         let _ = tcp.set_nodelay(true);
         let _open = self.metrics.open();
         let resetter = stream.resetter();
-        tokio::select! {
-            spliced = splice_tcp(stream, tcp) => (outcome(&spliced.end), Some(spliced)),
-            () = table.revoked(&exposed.namespace, &exposed.service, &port) => {
+        let mut carrying = Box::pin(splice_tcp(stream, tcp));
+        let spliced = tokio::select! {
+            spliced = &mut carrying => Some(spliced),
+            () = table.revoked(&exposed.namespace, &exposed.service, &port) => None,
+        };
+        match spliced {
+            Some(spliced) => (outcome(&spliced.end), Some(spliced)),
+            None => {
+                // Before the stream is dropped, which would tell another reason.
                 resetter.reset(reset_code::REVOKED);
                 ("revoked", None)
             }
