@@ -9,6 +9,8 @@ mod app;
 mod config;
 mod connect;
 mod dial;
+#[cfg(test)]
+mod fake_hub;
 mod frames;
 mod identity;
 mod link;

@@ -1,1 +1,262 @@
+use std::{collections::VecDeque, path::Path};
 
+use parking_lot::Mutex;
+use strait_install::{AgentState, AgentStatus};
+use strait_tunnel::{CloseCode, CloseReason, Open, Session};
+use strait_types::{AllowPattern, ExposedService, ExposureTable, JoinRefusal};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_util::sync::DropGuard;
+
+use super::*;
+use crate::{
+    DirectoryStore, StatusSink, Storage,
+    fake_hub::FakeHub,
+    identity::Renewer,
+    frames,
+    world::{World, but_one, echo_server, service},
+};
+
+/// How long anything of a test may take before it counts as not happening.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn an_agent_joins_connects_and_reaches_a_service() {
+    let hub = FakeHub::start().await;
+    let member = Member::start(&hub).await;
+    let session = hub.session().await;
+    let status = member.until(AgentState::Connected).await;
+    assert_eq!(
+        (status.cluster.as_str(), status.hubs),
+        ("cluster1", vec![hub.address()])
+    );
+    assert!(member.readiness.is_ready());
+    let mut stream = open_echo(&session).await;
+    assert_eq!(exchange(&mut stream, "world").await, "world");
+    let key = member.file("tls.key");
+    assert!(
+        key.contains("PRIVATE KEY") && !hub.heard().contains(&key),
+        "the key stays here"
+    );
+}
+
+#[tokio::test]
+async fn a_refused_token_is_told_in_the_hubs_words() {
+    let hub = FakeHub::start().await;
+    hub.refuse(JoinRefusal::TokenExpired);
+    let member = Member::start(&hub).await;
+    let status = member.until(AgentState::Refused).await;
+    assert_eq!(status.reason, "token-expired");
+    assert_eq!(status.message, JoinRefusal::TokenExpired.to_string());
+    assert!(!member.readiness.is_ready());
+}
+
+#[tokio::test]
+async fn a_lost_session_comes_back_by_itself() {
+    let hub = FakeHub::start().await;
+    let member = Member::start(&hub).await;
+    for _ in 0..3 {
+        let session = hub.session().await;
+        member.until(AgentState::Connected).await;
+        session.close(CloseReason::new(CloseCode::Normal, "test"));
+        member.until(AgentState::Connecting).await;
+    }
+    hub.session().await;
+    member.until(AgentState::Connected).await;
+}
+
+#[tokio::test]
+async fn the_next_certificate_takes_over_without_losing_a_stream() {
+    let hub = FakeHub::start().await;
+    let member = Member::start(&hub).await;
+    let old = hub.session().await;
+    let mut stream = open_echo(&old).await;
+    member.replace_certificate(&hub).await;
+    let new = hub.session().await;
+    tokio::time::timeout(PATIENCE, old.draining())
+        .await
+        .unwrap();
+    assert_eq!(exchange(&mut stream, "still here").await, "still here");
+    let mut other = open_echo(&new).await;
+    assert_eq!(exchange(&mut other, "here too").await, "here too");
+    stream.shutdown().await.unwrap();
+    drop(stream);
+    tokio::time::timeout(PATIENCE, old.closed()).await.unwrap();
+    member.until(AgentState::Connected).await;
+}
+
+#[tokio::test]
+async fn a_renewal_brings_a_new_key_and_the_same_cluster() {
+    let hub = FakeHub::start().await;
+    let member = Member::start(&hub).await;
+    hub.session().await;
+    member.until(AgentState::Connected).await;
+    let (key, certificate) = (member.file("tls.key"), member.file("tls.crt"));
+    let renewed = member.sessions.renew(member.stored()).await.unwrap();
+    assert_eq!(
+        (renewed.cluster.as_str(), &renewed.hubs),
+        ("cluster1", &vec![hub.address()])
+    );
+    assert!(renewed.key.reveal() != key && renewed.certificate != certificate);
+    Active::new(Arc::new(renewed)).unwrap();
+}
+
+#[tokio::test]
+async fn open_streams_finish_when_the_agent_is_stopped() {
+    let hub = FakeHub::start().await;
+    let member = Member::start(&hub).await;
+    let session = hub.session().await;
+    let mut stream = open_echo(&session).await;
+    let running = member.stop();
+    tokio::time::timeout(PATIENCE, session.draining())
+        .await
+        .unwrap();
+    assert!(session.open(Open::target("probe:")).await.is_err());
+    assert_eq!(exchange(&mut stream, "last words").await, "last words");
+    stream.shutdown().await.unwrap();
+    drop(stream);
+    assert_eq!(
+        tokio::time::timeout(PATIENCE, running.shutdown(PATIENCE)).await,
+        Ok(0)
+    );
+}
+
+/// Exposes the echo service to a session and opens a stream to it.
+async fn open_echo(session: &Session) -> strait_tunnel::Stream {
+    let exposed = ExposedService {
+        namespace: "default".to_owned(),
+        service: "echo".to_owned(),
+        ports: vec![],
+    };
+    let table = ExposureTable {
+        generation: 1,
+        services: vec![exposed],
+    };
+    let (mut tables, _) = session.open(Open::target("control:table")).await.unwrap();
+    frames::write(&mut tables, &table).await.unwrap();
+    tables.shutdown().await.unwrap();
+    let open = Open {
+        policy_generation: 1,
+        ..Open::target("tcp:echo.default:80")
+    };
+    let (mut stream, _) = session.open(open).await.unwrap();
+    let mut greeting = [0; 6];
+    stream.read_exact(&mut greeting).await.unwrap();
+    stream
+}
+
+async fn exchange(stream: &mut strait_tunnel::Stream, text: &str) -> String {
+    stream.write_all(text.as_bytes()).await.unwrap();
+    stream.flush().await.unwrap();
+    let mut heard = vec![0; text.len()];
+    stream.read_exact(&mut heard).await.unwrap();
+    String::from_utf8(heard).unwrap()
+}
+
+/// An agent with its files in a directory of its own.
+struct Member {
+    directory: tempfile::TempDir,
+    statuses: watch::Receiver<VecDeque<AgentStatus>>,
+    readiness: Readiness,
+    sessions: Sessions,
+    tasks: Tasks,
+    stop: Mutex<Option<DropGuard>>,
+}
+
+#[derive(Debug)]
+struct Statuses(watch::Sender<VecDeque<AgentStatus>>);
+
+impl Member {
+    async fn start(hub: &FakeHub) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let token = directory.path().join("join-token");
+        std::fs::write(&token, serde_json::to_string(&hub.token()).unwrap()).unwrap();
+        let tasks = Tasks::default();
+        let files = directory.path().join("identity");
+        let (store, watching) =
+            DirectoryStore::new(files.clone(), Some(token.clone()), tasks.stop().clone());
+        tasks.spawn_one(watching);
+        let (told, statuses) = watch::channel(VecDeque::new());
+        let echo = vec![service(&["127.0.0.1"], echo_server().await)];
+        let deps = Deps {
+            store: Arc::new(store),
+            services: Arc::new(World::new([("echo", echo)])),
+            status: Arc::new(Statuses(told)),
+            api_server: "127.0.0.1:1".to_owned(),
+        };
+        let config = AgentConfig {
+            allow: vec![AllowPattern::everything()],
+            storage: Storage::Files {
+                directory: files,
+                token: Some(token),
+            },
+            own_addresses: vec![],
+            drain: PATIENCE,
+        };
+        let readiness = Readiness::default();
+        let mut registry = Registry::default();
+        let agent = Agent::with_policy(config, deps, &readiness, &mut registry, but_one);
+        let sessions = agent.shared.sessions.clone();
+        let stopped = CancellationToken::new();
+        let stop = Mutex::new(Some(stopped.clone().drop_guard()));
+        tasks.spawn_one(async move { agent.run(stopped.cancelled_owned()).await });
+        Self {
+            directory,
+            statuses,
+            readiness,
+            sessions,
+            tasks,
+            stop,
+        }
+    }
+
+    async fn until(&self, state: AgentState) -> AgentStatus {
+        let mut statuses = self.statuses.clone();
+        let seen = statuses.wait_for(|all| all.back().is_some_and(|s| s.state == state));
+        match tokio::time::timeout(PATIENCE, seen).await {
+            Ok(Ok(all)) => all.back().cloned().unwrap(),
+            _ => panic!("not {state:?}: {:#?}", self.statuses.borrow()),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn file(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path().join("identity").join(name)).unwrap()
+    }
+
+    fn stored(&self) -> Arc<crate::StoredIdentity> {
+        Arc::new(crate::StoredIdentity {
+            cluster: self.file("cluster"),
+            certificate: self.file("tls.crt"),
+            key: strait_types::Redacted::new(self.file("tls.key")),
+            ca_bundle: self.file("ca.crt"),
+            hubs: vec![self.file("hubs")],
+            token: self.file("token"),
+        })
+    }
+
+    /// Does what another replica does that renews: puts the next certificate into the store.
+    async fn replace_certificate(&self, hub: &FakeHub) {
+        let key = strait_pki::AgentKey::generate().unwrap();
+        let directory = self.path().join("identity");
+        std::fs::write(directory.join("tls.key"), key.key_pem.reveal()).unwrap();
+        std::fs::write(directory.join("tls.crt"), hub.issue(&key.csr_pem)).unwrap();
+    }
+
+    fn stop(&self) -> &Tasks {
+        drop(self.stop.lock().take());
+        &self.tasks
+    }
+}
+
+impl StatusSink for Statuses {
+    fn tell<'a>(
+        &'a self,
+        status: &'a AgentStatus,
+    ) -> futures::future::BoxFuture<'a, Result<(), Box<dyn std::error::Error + Send + Sync>>> {
+        self.0.send_modify(|all| all.push_back(status.clone()));
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
