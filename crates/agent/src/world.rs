@@ -48,7 +48,7 @@ impl Services for World {
         Box::pin(async move {
             let nth = self.asked.fetch_add(1, Ordering::SeqCst);
             match self.services.get(service) {
-                Some(versions) => Ok(versions.get(nth).or(versions.last()).cloned()),
+                Some(versions) => Ok(versions.get(nth).or_else(|| versions.last()).cloned()),
                 None if service == "broken" => Err(LookupError {
                     namespace: namespace.to_owned(),
                     service: service.to_owned(),

@@ -70,7 +70,7 @@ async fn the_next_certificate_takes_over_without_losing_a_stream() {
     let member = Member::start(&hub).await;
     let old = hub.session().await;
     let mut stream = open_echo(&old).await;
-    member.replace_certificate(&hub).await;
+    member.replace_certificate(&hub);
     let new = hub.session().await;
     tokio::time::timeout(PATIENCE, old.draining())
         .await
@@ -238,7 +238,7 @@ impl Member {
     }
 
     /// Does what another replica does that renews: puts the next certificate into the store.
-    async fn replace_certificate(&self, hub: &FakeHub) {
+    fn replace_certificate(&self, hub: &FakeHub) {
         let key = strait_pki::AgentKey::generate().unwrap();
         let directory = self.path().join("identity");
         std::fs::write(directory.join("tls.key"), key.key_pem.reveal()).unwrap();
