@@ -26,26 +26,27 @@ pub enum MemberReport {
 // === impl MemberReport ===
 
 impl MemberReport {
-    /// The conditions that a member should have, given those that it has; `None` when it has them.
+    /// The conditions that a member should have, given those that it has and whether the hub's
+    /// administrator accepts it; `None` when it has them.
     #[must_use]
-    pub fn conditions(&self, existing: &[Condition], now: Timestamp) -> Option<Vec<Condition>> {
+    pub fn conditions(
+        &self,
+        existing: &[Condition],
+        accepted: bool,
+        now: Timestamp,
+    ) -> Option<Vec<Condition>> {
+        let mut wanted = vec![hub_accepted(accepted, now)];
+        let connected = !matches!(self, Self::NotConnected(_));
+        if connected {
+            wanted.push(joined(now));
+        }
+        // Of a cluster that never joined there is nothing to say.
+        if connected || existing.iter().any(|condition| condition.r#type == JOINED) {
+            wanted.push(self.available(now));
+        }
         let mut conditions = existing.to_vec();
         let mut changed = set_condition(&mut conditions, self.tunnel_reachable(now));
-        let accepted = Condition::new(
-            HUB_ACCEPTED,
-            ConditionStatus::True,
-            "StraitJoinTokenUsed",
-            "The cluster joined with a token that the hub's administrator made",
-            now,
-        );
-        let joined = Condition::new(
-            JOINED,
-            ConditionStatus::True,
-            "StraitAgentJoined",
-            "The cluster's agent has a certificate of the hub",
-            now,
-        );
-        for condition in [accepted, joined, self.available(now)] {
+        for condition in wanted {
             let foreign = existing
                 .iter()
                 .any(|c| c.r#type == condition.r#type && !c.reason.starts_with(OURS));
@@ -99,6 +100,31 @@ impl MemberReport {
     }
 }
 
+fn hub_accepted(accepted: bool, now: Timestamp) -> Condition {
+    let (status, reason, message) = if accepted {
+        (
+            ConditionStatus::True,
+            "StraitHubAccepts",
+            "The hub's administrator accepts the cluster",
+        )
+    } else {
+        let message = "spec.hubAcceptsClient is false, so the hub gives its agent no session";
+        (ConditionStatus::False, "StraitHubDenies", message)
+    };
+    Condition::new(HUB_ACCEPTED, status, reason, message, now)
+}
+
+fn joined(now: Timestamp) -> Condition {
+    let message = "The cluster's agent has a certificate of the hub";
+    Condition::new(
+        JOINED,
+        ConditionStatus::True,
+        "StraitAgentJoined",
+        message,
+        now,
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,7 +139,7 @@ mod tests {
 
     #[test]
     fn only_a_probe_that_came_back_makes_a_member_reachable() {
-        let after = |report: MemberReport| report.conditions(&[], at(1)).unwrap();
+        let after = |report: MemberReport| report.conditions(&[], true, at(1)).unwrap();
         let reachable = after(MemberReport::Reachable);
         assert_eq!(status(&reachable, TUNNEL_REACHABLE), ConditionStatus::True);
         assert_eq!(status(&reachable, AVAILABLE), ConditionStatus::True);
@@ -125,15 +151,38 @@ mod tests {
         let failed = after(MemberReport::ProbeFailed("timed out".to_owned()));
         assert_eq!(status(&failed, TUNNEL_REACHABLE), ConditionStatus::False);
         assert_eq!(status(&failed, AVAILABLE), ConditionStatus::False);
-        let lost = after(MemberReport::NotConnected("no answer".to_owned()));
+        let lost = MemberReport::NotConnected("no answer".to_owned());
+        let lost = lost.conditions(&reachable, true, at(2)).unwrap();
         assert_eq!(status(&lost, TUNNEL_REACHABLE), ConditionStatus::False);
         assert_eq!(status(&lost, AVAILABLE), ConditionStatus::Unknown);
+        assert_eq!(
+            status(&lost, JOINED),
+            ConditionStatus::True,
+            "it stays joined"
+        );
+    }
+
+    #[test]
+    fn a_cluster_that_never_joined_is_not_said_to_have() {
+        let report = MemberReport::NotConnected("never".to_owned());
+        let conditions = report.conditions(&[], false, at(1)).unwrap();
+        assert_eq!(conditions.len(), 2);
+        assert_eq!(status(&conditions, HUB_ACCEPTED), ConditionStatus::False);
+        assert_eq!(
+            status(&conditions, TUNNEL_REACHABLE),
+            ConditionStatus::False
+        );
     }
 
     #[test]
     fn nothing_is_written_that_is_there_already() {
-        let before = MemberReport::Reachable.conditions(&[], at(1)).unwrap();
-        assert_eq!(MemberReport::Reachable.conditions(&before, at(2)), None);
+        let before = MemberReport::Reachable
+            .conditions(&[], true, at(1))
+            .unwrap();
+        assert_eq!(
+            MemberReport::Reachable.conditions(&before, true, at(2)),
+            None
+        );
     }
 
     #[test]
@@ -155,7 +204,7 @@ mod tests {
             ),
         ];
         let after = MemberReport::NotConnected(String::new())
-            .conditions(&theirs, at(2))
+            .conditions(&theirs, true, at(2))
             .unwrap();
         assert_eq!(after[..2], theirs[..]);
         assert_eq!(status(&after, TUNNEL_REACHABLE), ConditionStatus::False);

@@ -17,6 +17,9 @@ const SETTLE: Duration = Duration::from_secs(30);
 /// Time between two tries to write.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
+/// What was last written of a member: how it is, and whether it is accepted.
+type Written = (MemberReport, bool);
+
 /// Writes how members are.
 #[derive(Debug)]
 pub(crate) struct MemberWriter {
@@ -31,7 +34,7 @@ impl MemberWriter {
     /// Writes each change until `stop`; what could not be written is tried again.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut changes = self.sessions.watch();
-        let mut written: BTreeMap<ClusterName, MemberReport> = BTreeMap::new();
+        let mut written: BTreeMap<ClusterName, Written> = BTreeMap::new();
         let mut backoff = Backoff::random(RETRY.0, RETRY.1);
         let settled = tokio::time::Instant::now() + SETTLE;
         loop {
@@ -64,23 +67,23 @@ impl MemberWriter {
         &self,
         snapshot: &Snapshot,
         quiet: bool,
-        written: &mut BTreeMap<ClusterName, MemberReport>,
+        written: &mut BTreeMap<ClusterName, Written>,
     ) -> bool {
         written.retain(|cluster, _| snapshot.members.contains_key(cluster));
         let seen = self.sessions.clusters();
         let mut done = true;
-        for cluster in snapshot.members.keys() {
+        for (cluster, accepted) in &snapshot.members {
             // Who never connected to this hub may be connected to another one.
             if quiet && !seen.contains(cluster) {
                 continue;
             }
-            let report = self.sessions.report(cluster);
-            if written.get(cluster) == Some(&report) {
+            let wanted = (self.sessions.report(cluster), *accepted);
+            if written.get(cluster) == Some(&wanted) {
                 continue;
             }
-            match self.members.report(cluster, &report).await {
+            match self.members.report(cluster, &wanted.0).await {
                 Ok(()) => {
-                    written.insert(cluster.clone(), report);
+                    written.insert(cluster.clone(), wanted);
                 }
                 Err(error) => {
                     let cause = std::error::Error::source(&error).map(ToString::to_string);

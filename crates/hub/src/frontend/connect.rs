@@ -98,6 +98,10 @@ fn end_of(end: &SpliceEnd) -> End {
     match end {
         SpliceEnd::Complete => End::Complete,
         SpliceEnd::Io(_) => End::CallerGone,
+        // The agent may notice first that something is not exposed any more.
+        SpliceEnd::Reset(reset) if reset.code == reset_code::REVOKED => {
+            End::Cut(RefusalCode::Revoked)
+        }
         SpliceEnd::Reset(_) | SpliceEnd::Lost(_) => End::TargetGone,
     }
 }

@@ -79,7 +79,9 @@ impl KubeMembers {
             .as_ref()
             .map(|status| status.conditions.as_slice());
         let now = clock::timestamp();
-        let Some(conditions) = report.conditions(existing.unwrap_or_default(), now) else {
+        let accepted = present.spec.hub_accepts_client;
+        let Some(conditions) = report.conditions(existing.unwrap_or_default(), accepted, now)
+        else {
             return Ok(true);
         };
         let patch = json!({
