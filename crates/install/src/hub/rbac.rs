@@ -158,6 +158,14 @@ fn controller_everywhere() -> Value {
             &[ENTRYPOINTS],
             &["get", "list", "watch", "create", "patch", "delete"]
         ),
+        // The right to connect is here so that the controller may hand it on: it makes a Role and
+        // a RoleBinding of each entrypoint's `subjects`.
+        rule(PROXY_GROUP, &[ENTRYPOINTS], &[CONNECT_VERB]),
+        rule(
+            RBAC_GROUP,
+            &["roles", "rolebindings"],
+            &["get", "list", "watch", "create", "patch", "delete"]
+        ),
         rule(
             PROXY_GROUP,
             &["managedproxyconfigurations"],
