@@ -183,7 +183,7 @@ async fn strait(args: &[&str]) -> Done {
     };
     let args = ["strait"].iter().chain(args).map(OsString::from);
     let code = run(args, streams).await;
-    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     Done {
         code,
         out: text(out),

@@ -19,7 +19,7 @@ use super::*;
 async fn connect_carries_bytes_with_the_kubeconfigs_token() {
     let hub = FakeHub::start().await;
     let proxy = start(&hub, |config| {
-        config.auth_info.token = Some("t0ken".to_owned().into())
+        config.auth_info.token = Some("t0ken".to_owned().into());
     })
     .await;
     let mut tcp = TcpStream::connect(proxy).await.unwrap();
@@ -43,7 +43,7 @@ async fn connect_carries_bytes_with_the_kubeconfigs_token() {
 async fn a_plain_request_goes_through_a_stream_of_its_own() {
     let hub = FakeHub::start().await;
     let proxy = start(&hub, |config| {
-        config.auth_info.token = Some("t0ken".to_owned().into())
+        config.auth_info.token = Some("t0ken".to_owned().into());
     })
     .await;
     let answer = request(
@@ -243,9 +243,7 @@ impl FakeHub {
             while let Ok((tcp, _)) = listener.accept().await {
                 let (tls, heard) = (tls.clone(), Arc::clone(&hearing));
                 tokio::spawn(async move {
-                    if let Ok(stream) = tls.accept(tcp).await {
-                        serve_hub(stream, heard).await;
-                    }
+                    serve_hub(tls.accept(tcp).await, heard).await;
                 });
             }
         });
@@ -267,7 +265,10 @@ impl FakeHub {
     }
 }
 
-async fn serve_hub(stream: TlsStream<TcpStream>, heard: Arc<Mutex<Vec<String>>>) {
+async fn serve_hub(accepted: io::Result<TlsStream<TcpStream>>, heard: Arc<Mutex<Vec<String>>>) {
+    let Ok(stream) = accepted else {
+        return;
+    };
     let certificate = stream
         .get_ref()
         .1
