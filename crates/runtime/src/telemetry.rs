@@ -1,5 +1,7 @@
 //! Log format and filter.
 
+use std::io::IsTerminal;
+
 use clap::{Args, ValueEnum};
 use thiserror::Error;
 use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
@@ -64,7 +66,9 @@ impl LogArgs {
             filter: self.log.clone(),
             source,
         })?;
-        let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+        let lines = tracing_subscriber::fmt::layer()
+            .with_ansi(std::io::stderr().is_terminal())
+            .with_writer(std::io::stderr);
         let lines = match self.log_format {
             LogFormat::Text => lines.boxed(),
             LogFormat::Json => lines.json().flatten_event(true).boxed(),
