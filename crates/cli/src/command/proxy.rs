@@ -89,8 +89,10 @@ fn url(address: SocketAddr) -> String {
 impl Report for Listening {
     /// Lines for a shell.
     fn table(&self) -> String {
-        let url = &self.proxy;
-        format!("export http_proxy={url} https_proxy={url} HTTPS_PROXY={url}\n")
+        let line = |name| format!("export {name}={}\n", self.proxy);
+        ["http_proxy", "https_proxy", "HTTPS_PROXY"]
+            .map(line)
+            .concat()
     }
 }
 
@@ -106,7 +108,9 @@ mod tests {
         };
         assert_eq!(
             listening.table(),
-            "export http_proxy=http://127.0.0.1:3128 https_proxy=http://127.0.0.1:3128 HTTPS_PROXY=http://127.0.0.1:3128\n"
+            "export http_proxy=http://127.0.0.1:3128\n\
+             export https_proxy=http://127.0.0.1:3128\n\
+             export HTTPS_PROXY=http://127.0.0.1:3128\n"
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use kube::ResourceExt;
 use serde::Serialize;
-use strait_api::{ClusterProxyEntrypoint, ConditionStatus, wire_names};
+use strait_api::{ClusterProxyEntrypoint, ConditionStatus, ManagedCluster, wire_names};
 use strait_types::ClusterName;
 
 use crate::{
@@ -42,6 +42,9 @@ pub(crate) async fn run(
     printer: &mut Printer<'_>,
 ) -> Result<(), Failure> {
     let cluster = Cluster::connect(global).await?;
+    if let Some(name) = only {
+        must_be_known(&cluster, name).await?;
+    }
     let api = match only {
         Some(name) => cluster.namespaced(name.as_str()),
         None => cluster.all(),
@@ -58,6 +61,32 @@ pub(crate) async fn run(
         printer.say(&format!("no service{of} is exposed"))?;
     }
     printer.report(format, &services)
+}
+
+/// Fails when the inventory has no such cluster. Whoever may not read the inventory is let through.
+async fn must_be_known(cluster: &Cluster, name: &ClusterName) -> Result<(), Failure> {
+    let found: Vec<ManagedCluster> = match cluster.list(&cluster.all(), "").await {
+        Err(failure) if failure.is_forbidden() => return Ok(()),
+        found => found?,
+    };
+    let names: Vec<String> = found.iter().map(ResourceExt::name_any).collect();
+    if names.iter().any(|known| known == name.as_str()) {
+        return Ok(());
+    }
+    let failure = Failure::new(format!("there is no cluster `{name}`"));
+    Err(match nearest(name.as_str(), &names) {
+        Some(near) => failure.with_hint(format!(
+            "did you mean `{near}`?  `strait clusters` lists all"
+        )),
+        None => failure.with_hint("`strait clusters` lists all"),
+    })
+}
+
+/// The known name that looks most like the one that was typed, if any does.
+fn nearest<'a>(typed: &str, known: &'a [String]) -> Option<&'a str> {
+    let near = |name: &&String| strsim::damerau_levenshtein(typed, name);
+    let best = known.iter().min_by_key(near)?;
+    (near(&best) <= 1 + typed.len() / 4).then_some(best.as_str())
 }
 
 fn services(found: &[ClusterProxyEntrypoint]) -> Services {
@@ -150,6 +179,15 @@ mod tests {
              search.default.cluster1  443    accepted  https://uid-search/\n\
              foo.default.cluster2     443    accepted  https://uid-foo/\n"
         );
+    }
+
+    #[test]
+    fn a_slip_of_the_pen_is_recognised() {
+        let known = ["cluster1", "cluster2", "lab"].map(str::to_owned);
+        assert_eq!(nearest("clutser1", &known), Some("cluster1"));
+        assert_eq!(nearest("lan", &known), Some("lab"));
+        assert_eq!(nearest("production", &known), None);
+        assert_eq!(nearest("x", &[]), None);
     }
 
     fn entrypoint(
