@@ -25,6 +25,15 @@ enum Kind {
     Service(Box<Service>),
 }
 
+/// The body of a request to a service.
+#[derive(Debug)]
+pub(super) enum RequestBody {
+    /// What the caller sends.
+    Caller(Incoming),
+    /// Nothing.
+    Nothing,
+}
+
 /// A service's answer under way.
 struct Service {
     body: Incoming,
@@ -95,6 +104,37 @@ impl HttpBody for Body {
         match &self.0 {
             Kind::Whole(bytes) => bytes.size_hint(),
             Kind::Service(service) => service.body.size_hint(),
+        }
+    }
+}
+
+// === impl RequestBody ===
+
+impl HttpBody for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match &mut *self {
+            Self::Caller(body) => Pin::new(body).poll_frame(cx),
+            Self::Nothing => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Caller(body) => body.is_end_stream(),
+            Self::Nothing => true,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Caller(body) => body.size_hint(),
+            Self::Nothing => SizeHint::with_exact(0),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderValue, Request, Response, StatusCode, Uri, Version, header::HOST};
 use hyper::{
-    body::Incoming,
+    body::{Body as _, Incoming},
     upgrade::{OnUpgrade, Upgraded},
 };
 use hyper_util::rt::TokioIo;
@@ -12,7 +12,9 @@ use strait_api::Protocol;
 use strait_types::{PortChoice, Refusal, RefusalCode};
 
 use super::{
-    Body, Connection, refuse,
+    Body, Connection,
+    body::RequestBody,
+    refuse,
     service_connection::{Exchange, Meter, ServiceConnection, Unsent, Way},
     trace_context,
 };
@@ -81,6 +83,7 @@ impl Connection {
         *request.uri_mut() = origin_form(request.uri());
         *request.version_mut() = Version::HTTP_11;
         let upgrade = wanted.map(|_| hyper::upgrade::on(&mut request));
+        let request = request.map(RequestBody::Caller);
         let (response, connection, place, before) =
             self.send(&caller, destination, ask, request, audit).await?;
         Ok(Answered {
@@ -98,7 +101,7 @@ impl Connection {
         caller: &Arc<Caller>,
         destination: Arc<Destination>,
         ask: &Ask,
-        mut request: Request<Incoming>,
+        mut request: Request<RequestBody>,
         audit: &mut AuditLine,
     ) -> Result<(Response<Incoming>, ServiceConnection, Place, Bytes), Refusal> {
         let way = Way {
@@ -109,9 +112,15 @@ impl Connection {
             let place = self.frontend.reach.enter(caller, &destination)?;
             let before = connection.bytes();
             audit.allowed();
+            let again = repeatable(&request);
             match cuttable(&mut connection, request, &place, &destination).await? {
                 Ok(response) => return Ok((response, connection, place, before)),
-                Err(untouched) => request = untouched,
+                Err(Unsent::Untouched(untouched)) => request = *untouched,
+                // The service closed its side at the moment at which we wrote.
+                Err(Unsent::Failed(error)) => match again {
+                    Some(again) if !error.is_parse() => request = again,
+                    _ => return Err(not_http(&destination, &error)),
+                },
             }
         }
         let (mut connection, place) = self
@@ -121,7 +130,8 @@ impl Connection {
         let before = Bytes::default();
         match cuttable(&mut connection, request, &place, &way.destination).await? {
             Ok(response) => Ok((response, connection, place, before)),
-            Err(_) => Err(broke_off(&way.destination)),
+            Err(Unsent::Untouched(_)) => Err(broke_off(&way.destination)),
+            Err(Unsent::Failed(error)) => Err(not_http(&way.destination, &error)),
         }
     }
 
@@ -182,26 +192,35 @@ impl Connection {
     }
 }
 
-/// Sends a request, until the stream is cut. The inner error gives an untouched request back.
+/// Sends a request, until the stream is cut.
 async fn cuttable(
     connection: &mut ServiceConnection,
-    request: Request<Incoming>,
+    request: Request<RequestBody>,
     place: &Place,
     destination: &Destination,
-) -> Result<Result<Response<Incoming>, Request<Incoming>>, Refusal> {
-    let sent = tokio::select! {
+) -> Result<Result<Response<Incoming>, Unsent>, Refusal> {
+    tokio::select! {
         biased;
         code = place.cut().wait() => {
             connection.kill();
-            return Err(cut_refusal(code, destination));
+            Err(cut_refusal(code, destination))
         }
-        sent = connection.send(request) => sent,
-    };
-    match sent {
-        Ok(response) => Ok(Ok(response)),
-        Err(Unsent::Untouched(request)) => Ok(Err(*request)),
-        Err(Unsent::Failed(error)) => Err(not_http(destination, &error)),
+        sent = connection.send(request) => Ok(sent),
     }
+}
+
+/// The same request once more, when sending it twice does no harm (RFC 9110, 9.2.2): nothing is in
+/// its body, and its method changes nothing or changes it to the same.
+fn repeatable(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
+    let harmless = request.method().is_idempotent() && request.body().is_end_stream();
+    let upgrade = request.headers().contains_key(http::header::UPGRADE);
+    (harmless && !upgrade).then(|| {
+        let mut again = Request::new(RequestBody::Nothing);
+        again.method_mut().clone_from(request.method());
+        again.uri_mut().clone_from(request.uri());
+        again.headers_mut().clone_from(request.headers());
+        again
+    })
 }
 
 /// Carries the bytes of an upgraded connection until either side ends or the stream is cut.
@@ -263,22 +282,21 @@ fn speaks_http(destination: &Destination) -> Result<(), Refusal> {
 fn not_http(destination: &Destination, error: &hyper::Error) -> Refusal {
     tracing::debug!(%error, service = %destination.service, "no answer in HTTP");
     if error.is_parse() || error.is_parse_too_large() {
-        let message = format!("`{}` did not answer in HTTP/1.1", destination.service);
-        return Refusal::new(RefusalCode::DialFailed, message).with_hint(format!(
-            "set spec.protocol of ClusterProxyEntrypoint {}/{} to what the service speaks",
-            destination.service.cluster(),
-            destination.object
-        ));
+        failed(destination, "did not answer in HTTP/1.1")
+    } else {
+        broke_off(destination)
     }
-    broke_off(destination)
 }
 
 fn broke_off(destination: &Destination) -> Refusal {
-    Refusal::new(
-        RefusalCode::DialFailed,
-        format!(
-            "`{}` closed the connection without an answer",
-            destination.service
-        ),
-    )
+    failed(destination, "closed the connection without an answer")
+}
+
+fn failed(destination: &Destination, what: &str) -> Refusal {
+    let message = format!("`{}` {what}", destination.service);
+    Refusal::new(RefusalCode::DialFailed, message).with_hint(format!(
+        "set spec.protocol of ClusterProxyEntrypoint {}/{} if the service speaks something else",
+        destination.service.cluster(),
+        destination.object
+    ))
 }

@@ -22,6 +22,7 @@ use strait_types::PortChoice;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::sync::CancellationToken;
 
+use super::body::RequestBody;
 use crate::{
     audit::{AuditLine, Bytes, End},
     live::{Cut, Place},
@@ -40,7 +41,7 @@ pub(super) struct Way {
 #[derive(Debug)]
 pub(super) struct ServiceConnection {
     way: Way,
-    sender: SendRequest<Incoming>,
+    sender: SendRequest<RequestBody>,
     kill: CancellationToken,
     meter: Meter,
 }
@@ -62,7 +63,7 @@ pub(super) struct Exchange {
 /// Why a request was not answered.
 pub(super) enum Unsent {
     /// It never left: the connection was closed before. It may be sent on another one.
-    Untouched(Box<Request<Incoming>>),
+    Untouched(Box<Request<RequestBody>>),
     /// It left, or a part of it.
     Failed(hyper::Error),
 }
@@ -122,7 +123,7 @@ impl ServiceConnection {
     /// Sends a request and waits for the head of the answer.
     pub(super) async fn send(
         &mut self,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
     ) -> Result<Response<Incoming>, Unsent> {
         // Waits for the end of the exchange before. When that broke off this says so at once.
         if self.sender.ready().await.is_err() {

@@ -1,7 +1,7 @@
 //! HTTP CONNECT.
 
 use serde_json::json;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
     agent::Agent,
@@ -159,4 +159,36 @@ async fn several_sessions_of_one_cluster_take_each_others_place() {
             break;
         }
     }
+}
+
+#[tokio::test]
+async fn nothing_is_lost_or_added_in_bulk() {
+    let (world, _agent) = echo_world().await;
+    let mut caller = Caller::new(&world).await;
+    assert_eq!(
+        caller.tunnel("echo.default.cluster1:7", "t").await.status,
+        200
+    );
+    let sent: Vec<u8> = (0..4_000_000u32)
+        .flat_map(|n| n.to_le_bytes())
+        .take(8 << 20)
+        .collect();
+    let expected = [b"hello\n", &sent[..], b"bye\n"].concat();
+    let (mut read, mut write) = tokio::io::split(caller.tls);
+    let upload = async {
+        write.write_all(&sent).await.unwrap();
+        write.shutdown().await.unwrap();
+    };
+    let mut received = Vec::new();
+    let (_, download) = soon("8 MiB there and back", async {
+        tokio::join!(upload, read.read_to_end(&mut received))
+    })
+    .await;
+    download.unwrap();
+    assert!(
+        received == expected,
+        "{} of {} bytes",
+        received.len(),
+        expected.len()
+    );
 }

@@ -1,10 +1,11 @@
 //! HTTPS under a service's name, and requests to a forward proxy.
 
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic::Ordering};
 
 use serde_json::{Value, json};
 use strait_pki::Ca;
 use strait_runtime::clock;
+use tokio::{io::AsyncWriteExt, sync::Notify};
 
 use crate::{
     agent::Agent,
@@ -313,4 +314,72 @@ async fn an_entrypoint_of_bytes_is_not_http() {
         (400, "bad-request")
     );
     assert!(answer.hint().contains("CONNECT"));
+}
+
+#[tokio::test]
+async fn a_service_that_closes_its_connection_is_connected_to_again() {
+    let (world, agent) = world_with(&json!({})).await;
+    let address = service::raw(&world.tasks, |mut tcp| async move {
+        service::read_head(&mut tcp).await;
+        // Does not say that it will close.
+        tcp.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+            .await
+            .unwrap();
+    })
+    .await;
+    agent.serve("web.default:*", address, HTTP);
+    let mut caller = Caller::connect(&world, "web.default.cluster1", None).await;
+    let head = "GET / HTTP/1.1\nhost: web.default.cluster1\nauthorization: Bearer t";
+    for _ in 0..5 {
+        let answer = caller.ask(head).await;
+        assert_eq!((answer.status, answer.body.as_str()), (200, "ok"));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_is_passed_on_as_it_comes() {
+    let (world, agent) = world_with(&json!({})).await;
+    let go = Arc::new(Notify::new());
+    let went = Arc::clone(&go);
+    let address = service::raw(&world.tasks, move |mut tcp| {
+        let go = Arc::clone(&went);
+        async move {
+            service::read_head(&mut tcp).await;
+            let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n";
+            tcp.write_all(head).await.unwrap();
+            go.notified().await;
+            tcp.write_all(b"3\r\ndef\r\n0\r\n\r\n").await.unwrap();
+        }
+    })
+    .await;
+    agent.serve("web.default:*", address, HTTP);
+    let mut caller = Caller::connect(&world, "web.default.cluster1", None).await;
+    let head = "GET / HTTP/1.1\r\nhost: web.default.cluster1\r\nauthorization: Bearer t\r\n\r\n";
+    caller.send(head).await;
+    assert_eq!(
+        caller.head().await.header("transfer-encoding"),
+        Some("chunked")
+    );
+    assert_eq!(caller.read(8).await, "3\r\nabc\r\n");
+    go.notify_one();
+    assert_eq!(caller.read(13).await, "3\r\ndef\r\n0\r\n\r\n");
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_not_made_to_look_complete() {
+    let (world, agent) = world_with(&json!({})).await;
+    let address = service::raw(&world.tasks, |mut tcp| async move {
+        service::read_head(&mut tcp).await;
+        tcp.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n")
+            .await
+            .unwrap();
+    })
+    .await;
+    agent.serve("web.default:*", address, HTTP);
+    let mut caller = Caller::connect(&world, "web.default.cluster1", None).await;
+    let head = "GET / HTTP/1.1\r\nhost: web.default.cluster1\r\nauthorization: Bearer t\r\n\r\n";
+    caller.send(head).await;
+    assert_eq!(caller.head().await.status, 200);
+    let rest = caller.read_to_end().await;
+    assert!(!rest.ends_with(b"0\r\n\r\n"), "{rest:?}");
 }

@@ -72,7 +72,30 @@ pub(crate) async fn http(tasks: &Tasks) -> (SocketAddr, Arc<AtomicUsize>) {
     (address, connections)
 }
 
-/// The same over TLS, with a certificate of `ca` for `name`.
+/// Does with each connection what `script` does.
+pub(crate) async fn raw<F>(
+    tasks: &Tasks,
+    script: impl Fn(TcpStream) -> F + Send + 'static,
+) -> SocketAddr
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    listen(tasks, move |tcp, tasks| tasks.spawn_one(script(tcp))).await
+}
+
+/// Reads a request without a body.
+pub(crate) async fn read_head(tcp: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        match tcp.read_u8().await {
+            Ok(byte) => head.push(byte),
+            Err(_) => break,
+        }
+    }
+    String::from_utf8(head).unwrap()
+}
+
+/// The same as [`http`] over TLS, with a certificate of `ca` for `name`.
 pub(crate) async fn https(tasks: &Tasks, ca: &Ca, name: &str) -> SocketAddr {
     let identity = ca
         .server_identity(&[name.to_owned()], DAY, clock::timestamp())
