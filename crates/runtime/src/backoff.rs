@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rand::{Rng, SeedableRng, rngs::SmallRng};
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 /// Delays that double from `base` to `max`, each drawn evenly from its upper half ("equal
 /// jitter"): a try is never immediate, and a crowd that lost one hub does not come back at once.

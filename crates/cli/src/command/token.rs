@@ -1,7 +1,7 @@
 //! `strait token create`.
 
 use anyhow::Context;
-use rand::RngCore;
+use rand::Rng;
 use strait_install::JoinRecord;
 use strait_runtime::clock;
 use strait_types::{JoinCredential, JoinToken};
