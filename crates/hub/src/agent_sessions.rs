@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use crate::{
     agent_session::AgentSession,
+    config::Limits,
     member_report::MemberReport,
     metrics::{Counted, Metrics},
     select,
@@ -20,6 +21,7 @@ use crate::{
 /// session overlaps with the one that it replaces.
 #[derive(Debug)]
 pub(crate) struct AgentSessions {
+    limits: Limits,
     metrics: Metrics,
     inner: Mutex<Inner>,
     /// Counts up whenever a session comes, goes, or is found well or ill.
@@ -52,21 +54,30 @@ pub(crate) struct Registration {
 // === impl AgentSessions ===
 
 impl AgentSessions {
-    pub(crate) fn new(metrics: Metrics) -> Self {
+    pub(crate) fn new(limits: Limits, metrics: Metrics) -> Self {
         Self {
+            limits,
             metrics,
             inner: Mutex::default(),
             changes: watch::Sender::new(0),
         }
     }
 
-    /// Adds a session, made with its generation, which no other session ever has.
+    /// Adds a session, made with its generation, which no other session ever has. `None` when the
+    /// cluster has as many as one may have.
     pub(crate) fn register(
         self: &Arc<Self>,
         cluster: &ClusterName,
         make: impl FnOnce(u64) -> AgentSession,
-    ) -> (Arc<AgentSession>, Registration) {
+    ) -> Option<(Arc<AgentSession>, Registration)> {
         let mut inner = self.inner.lock();
+        let present = inner
+            .clusters
+            .get(cluster)
+            .map_or(0, |cluster| cluster.sessions.len());
+        if present >= self.limits.sessions_per_cluster {
+            return None;
+        }
         inner.last += 1;
         let generation = inner.last;
         let session = Arc::new(make(generation));
@@ -80,7 +91,7 @@ impl AgentSessions {
             generation,
             _counted: self.metrics.open_session(),
         };
-        (session, registration)
+        Some((session, registration))
     }
 
     /// The sessions of a cluster in the order in which to try them.

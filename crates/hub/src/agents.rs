@@ -91,16 +91,25 @@ impl Agents {
             session.closed().await;
             return;
         }
-        let (agent, registration) = self.sessions.register(cluster, |generation| {
+        let registered = self.sessions.register(cluster, |generation| {
+            let session = session.clone();
             AgentSession::new(
                 generation,
                 cluster.clone(),
                 source,
-                session.clone(),
+                session,
                 chain,
                 not_after,
             )
         });
+        let Some((agent, registration)) = registered else {
+            tracing::warn!(%cluster, %source, "the cluster has too many sessions");
+            session.close(CloseReason::new(
+                CloseCode::Normal,
+                "the cluster has too many sessions",
+            ));
+            return;
+        };
         tracing::info!(%cluster, %source, "agent connected");
         if self.stop.is_cancelled() {
             agent.drain(self.times.drain);

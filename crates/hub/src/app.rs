@@ -22,12 +22,13 @@ use crate::{
     deps::{Deps, Material},
     frontend::Frontend,
     join::Joins,
-    listener::{Doors, Handshakes, Listener},
+    listener::{Doors, Listener},
     live::LiveStreams,
     member_writer::MemberWriter,
     metrics::Metrics,
     reach::Reach,
     revocation::Revocation,
+    slots::Slots,
     tls_configs::TlsConfigs,
     upstream::Upstream,
 };
@@ -187,7 +188,7 @@ impl Parts {
             connections: Tasks::default(),
             trust,
             decisions: Arc::new(decisions),
-            sessions: Arc::new(AgentSessions::new(metrics.clone())),
+            sessions: Arc::new(AgentSessions::new(config.limits, metrics.clone())),
             live: Arc::new(LiveStreams::new(config.limits, metrics.clone())),
             joins: Arc::new(Joins::new(
                 Arc::clone(&config),
@@ -242,7 +243,8 @@ impl Parts {
             tls: TlsConfigs::new(certificates, verifier, self.trust.clone()),
             agents,
             frontend: Arc::new(self.frontend()),
-            handshakes: Arc::new(Handshakes::new(&self.config.limits)),
+            handshakes: Arc::new(Slots::new(self.config.limits.handshakes)),
+            callers: Arc::new(Slots::new(self.config.limits.connections)),
             metrics: self.metrics.clone(),
             times: self.config.times,
         }

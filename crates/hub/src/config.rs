@@ -133,6 +133,11 @@ pub struct Limits {
     /// Connections whose TLS handshake is not over; one source address gets a quarter of them.
     /// Those beyond are closed.
     pub handshakes: usize,
+    /// Callers' connections that are in a request or between two; one source address gets a quarter.
+    /// A stream does not count as one any more.
+    pub connections: usize,
+    /// Sessions of one cluster; agents and their replicas have one each, two while they change over.
+    pub sessions_per_cluster: usize,
     /// Streams of all callers.
     pub streams: usize,
     /// Streams of one caller, by user name.
@@ -257,6 +262,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             handshakes: 1024,
+            connections: 20_000,
+            sessions_per_cluster: 32,
             streams: 100_000,
             streams_per_caller: 10_000,
             joins_per_minute: 30,

@@ -35,6 +35,7 @@ mod rate_limit;
 mod reach;
 mod revocation;
 mod select;
+mod slots;
 mod snapshot;
 mod tls_configs;
 mod upstream;

@@ -1,8 +1,7 @@
 //! The one port: accepts, finishes handshakes beside the accepting, and says whose turn it is.
 
-use std::{collections::BTreeMap, io, net::IpAddr, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
 use rustls::server::Acceptor;
 use socket2::{SockRef, TcpKeepalive};
 use strait_pki::{ALPN_SESSION, PkiError};
@@ -16,9 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agents::Agents,
-    config::{Limits, Times},
+    config::Times,
     frontend::Frontend,
     metrics::Metrics,
+    slots::{Slot, Slots},
     tls_configs::TlsConfigs,
 };
 
@@ -40,23 +40,12 @@ pub(crate) struct Doors {
     pub(crate) tls: TlsConfigs,
     pub(crate) agents: Arc<Agents>,
     pub(crate) frontend: Arc<Frontend>,
-    pub(crate) handshakes: Arc<Handshakes>,
+    /// Connections whose handshake is not over.
+    pub(crate) handshakes: Arc<Slots>,
+    /// Connections of callers that are not streams: between two requests, or in one.
+    pub(crate) callers: Arc<Slots>,
     pub(crate) metrics: Metrics,
     pub(crate) times: Times,
-}
-
-/// Connections whose handshake is not over.
-#[derive(Debug)]
-pub(crate) struct Handshakes {
-    limit: usize,
-    inner: Mutex<BTreeMap<IpAddr, usize>>,
-}
-
-/// One of them; given back when dropped.
-#[derive(Debug)]
-struct Handshake {
-    all: Arc<Handshakes>,
-    source: IpAddr,
 }
 
 /// Why a connection came to nothing.
@@ -104,7 +93,7 @@ impl Doors {
         connections.spawn_one(async move { doors.serve(tcp, source, handshake).await });
     }
 
-    async fn serve(&self, tcp: TcpStream, source: SocketAddr, handshake: Handshake) {
+    async fn serve(&self, tcp: TcpStream, source: SocketAddr, handshake: Slot) {
         if let Err(error) = prepare(&tcp) {
             tracing::debug!(%error, %source, "socket options");
         }
@@ -123,6 +112,10 @@ impl Doors {
             self.metrics.handshake("agent");
             Box::pin(self.agents.serve(tls, source, chain.unwrap_or_default())).await;
         } else {
+            let Some(_place) = self.callers.enter(source.ip()) else {
+                self.metrics.handshake("too-many");
+                return;
+            };
             self.metrics.handshake("caller");
             let frontend = Arc::clone(&self.frontend);
             Box::pin(frontend.serve(tls, source, chain.map(Into::into))).await;
@@ -169,45 +162,6 @@ impl Doors {
     }
 }
 
-// === impl Handshakes ===
-
-impl Handshakes {
-    pub(crate) fn new(limits: &Limits) -> Self {
-        Self {
-            limit: limits.handshakes,
-            inner: Mutex::default(),
-        }
-    }
-
-    /// A place, unless all are taken or this source has a quarter of them.
-    fn enter(self: &Arc<Self>, source: IpAddr) -> Option<Handshake> {
-        let source = source.to_canonical();
-        let mut inner = self.inner.lock();
-        let mine = inner.get(&source).copied().unwrap_or(0);
-        let all: usize = inner.values().sum();
-        if all >= self.limit || mine >= self.limit.div_ceil(4) {
-            return None;
-        }
-        inner.insert(source, mine + 1);
-        Some(Handshake {
-            all: Arc::clone(self),
-            source,
-        })
-    }
-}
-
-impl Drop for Handshake {
-    fn drop(&mut self) {
-        let mut inner = self.all.inner.lock();
-        if let Some(count) = inner.get_mut(&self.source) {
-            *count -= 1;
-            if *count == 0 {
-                inner.remove(&self.source);
-            }
-        }
-    }
-}
-
 fn prepare(tcp: &TcpStream) -> io::Result<()> {
     tcp.set_nodelay(true)?;
     let (idle, interval, retries) = KEEPALIVE;
@@ -216,25 +170,4 @@ fn prepare(tcp: &TcpStream) -> io::Result<()> {
         .with_interval(interval)
         .with_retries(retries);
     SockRef::from(tcp).set_tcp_keepalive(&keepalive)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_source_gets_a_quarter_of_the_handshakes() {
-        let limits = Limits {
-            handshakes: 8,
-            ..Limits::default()
-        };
-        let handshakes = Arc::new(Handshakes::new(&limits));
-        let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
-        let mine = [0; 3].map(|_| handshakes.enter(one));
-        assert_eq!(mine.each_ref().map(Option::is_some), [true, true, false]);
-        let theirs = handshakes.enter(other);
-        assert!(theirs.is_some());
-        drop(mine);
-        assert!(handshakes.enter(one).is_some());
-    }
 }
