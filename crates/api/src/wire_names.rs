@@ -54,6 +54,9 @@ pub const HUB_ACCEPTED: &str = "HubAcceptedManagedCluster";
 pub const JOINED: &str = "ManagedClusterJoined";
 /// Condition of `ManagedCluster` (OCM's name): it answers.
 pub const AVAILABLE: &str = "ManagedClusterConditionAvailable";
+/// Condition of `ManagedCluster`: it has a namespace at the hub, or why it can have none. Absent
+/// while there never was any trouble.
+pub const NAMESPACE_READY: &str = "NamespaceReady";
 /// Condition of an entrypoint: it is valid and in force.
 pub const ACCEPTED: &str = "Accepted";
 /// Condition of `ManagedProxyConfiguration`: every entry of `services` and `serviceResolvers` holds.

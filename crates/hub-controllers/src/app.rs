@@ -1,0 +1,241 @@
+//! Starts the watches and the controllers.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Namespace, Secret},
+    rbac::v1::{Role, RoleBinding},
+};
+use kube::{
+    Api, Client, Resource,
+    core::DeserializeGuard,
+    runtime::{
+        events::{Recorder, Reporter},
+        watcher,
+    },
+};
+use serde::de::DeserializeOwned;
+use strait_api::{
+    ClusterProxyEntrypoint, ManagedCluster, ManagedProxyConfiguration, all_crds,
+    wire_names::{HUB_INFO_CONFIG_MAP, HUB_NAMESPACE, MANAGED_BY},
+};
+use strait_kube_kit::{
+    Controller, Leadership, LeaseConfig, Objects, Round, await_crds, drive, elect, install_crds,
+    watch,
+};
+use strait_runtime::Tasks;
+
+use crate::{
+    ControllerConfig, certificates::Certificates, clusters::Clusters, entrypoints,
+    entrypoints::Entrypoints, grants, grants::Grants, join_tokens::JoinTokens,
+};
+
+/// Name of the Lease of the leader.
+const LEASE: &str = "strait-controller";
+/// The hub's Deployment.
+const HUB_DEPLOYMENT: &str = "strait-hub";
+
+/// Runs the hub's controllers until `tasks` are stopped; every task belongs to `tasks`.
+///
+/// Everybody watches and only the leader writes: the definitions of our kinds first, then all
+/// else. Returns once the controllers run, which is when the definitions are there.
+///
+/// # Errors
+/// When the definitions cannot be waited for; the caller may try again.
+pub async fn run(
+    client: Client,
+    config: ControllerConfig,
+    tasks: &Tasks,
+) -> Result<(), strait_kube_kit::CrdError> {
+    let lease = LeaseConfig {
+        namespace: HUB_NAMESPACE.to_owned(),
+        name: LEASE.to_owned(),
+        identity: config.identity.clone(),
+    };
+    let (leadership, election) = elect(client.clone(), lease, tasks.stop().clone());
+    tasks.spawn("election", |_| election);
+    let definitions = Definitions {
+        client: client.clone(),
+    };
+    start(tasks, &leadership, definitions);
+
+    let crds = all_crds();
+    tokio::select! {
+        biased;
+        () = tasks.stop().cancelled() => return Ok(()),
+        served = await_crds(&client, &crds) => served?,
+    }
+    tracing::info!("every kind is served");
+    start_all(client, config, tasks, &leadership);
+    Ok(())
+}
+
+fn start_all(client: Client, config: ControllerConfig, tasks: &Tasks, leadership: &Leadership) {
+    let watches = Watches {
+        client: &client,
+        tasks,
+    };
+    let clusters = watches.all::<ManagedCluster>("managedclusters", "");
+    let namespaces = watches.all::<Namespace>("namespaces", "");
+    let entrypoints = watches.all::<ClusterProxyEntrypoint>("entrypoints", "");
+    let sources = entrypoints::Sources {
+        configurations: watches.all::<ManagedProxyConfiguration>("configurations", ""),
+        clusters: clusters.clone(),
+        namespaces: namespaces.clone(),
+        entrypoints: entrypoints.clone(),
+        hub: watches.one::<Deployment>("deployments", Some(HUB_DEPLOYMENT)),
+    };
+    let controller = Entrypoints {
+        client: client.clone(),
+        domain: config.domain.clone(),
+        sources,
+    };
+    start(tasks, leadership, controller);
+    let controller = Clusters {
+        client: client.clone(),
+        clusters,
+        namespaces,
+    };
+    start(tasks, leadership, controller);
+    start(tasks, leadership, watches.grants(entrypoints));
+    start_secrets(&watches, config, leadership);
+}
+
+/// Starts those who keep the Secrets of the hub's namespace.
+fn start_secrets(watches: &Watches<'_>, config: ControllerConfig, leadership: &Leadership) {
+    let secrets = watches.one::<Secret>("secrets", None);
+    let controller = JoinTokens {
+        client: watches.client.clone(),
+        secrets: secrets.clone(),
+        said: BTreeSet::new(),
+    };
+    start(watches.tasks, leadership, controller);
+    let reporter = Reporter {
+        controller: "strait.dev/controller".to_owned(),
+        instance: Some(config.identity.clone()),
+    };
+    let controller = Certificates {
+        events: Recorder::new(watches.client.clone(), reporter),
+        client: watches.client.clone(),
+        config,
+        secrets,
+        info: watches.one::<ConfigMap>("configmaps", Some(HUB_INFO_CONFIG_MAP)),
+        said: BTreeMap::new(),
+    };
+    start(watches.tasks, leadership, controller);
+}
+
+fn start<C: Controller + 'static>(tasks: &Tasks, leadership: &Leadership, controller: C) {
+    let leadership = leadership.clone();
+    tasks.spawn(C::NAME, |stop| drive(controller, leadership, stop));
+}
+
+/// Starts watches.
+struct Watches<'a> {
+    client: &'a Client,
+    tasks: &'a Tasks,
+}
+
+// === impl Watches ===
+
+impl Watches<'_> {
+    fn grants(&self, entrypoints: Objects<ClusterProxyEntrypoint>) -> Grants {
+        let (key, value) = MANAGED_BY;
+        let component = grants::COMPONENT;
+        let ours = format!("{key}={value},app.kubernetes.io/component={component}");
+        Grants {
+            client: self.client.clone(),
+            entrypoints,
+            roles: self.all::<Role>("roles", &ours),
+            bindings: self.all::<RoleBinding>("rolebindings", &ours),
+        }
+    }
+
+    /// Watches a kind everywhere.
+    fn all<K>(&self, name: &'static str, labels: &str) -> Objects<K>
+    where
+        K: Resource<DynamicType = ()>
+            + Clone
+            + DeserializeOwned
+            + fmt::Debug
+            + Send
+            + Sync
+            + 'static,
+    {
+        let config = watcher::Config::default();
+        let config = match labels {
+            "" => config,
+            labels => config.labels(labels),
+        };
+        self.start(name, Api::all(self.client.clone()), config)
+    }
+
+    /// Watches a kind in the hub's namespace, or one object there.
+    fn one<K>(&self, name: &'static str, object: Option<&str>) -> Objects<K>
+    where
+        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + fmt::Debug
+            + Send
+            + Sync
+            + 'static,
+    {
+        let config = watcher::Config::default();
+        let config = match object {
+            None => config,
+            Some(object) => config.fields(&format!("metadata.name={object}")),
+        };
+        let api = Api::namespaced(self.client.clone(), HUB_NAMESPACE);
+        self.start(name, api, config)
+    }
+
+    fn start<K>(
+        &self,
+        name: &'static str,
+        api: Api<DeserializeGuard<K>>,
+        config: watcher::Config,
+    ) -> Objects<K>
+    where
+        K: Resource<DynamicType = ()>
+            + Clone
+            + DeserializeOwned
+            + fmt::Debug
+            + Send
+            + Sync
+            + 'static,
+    {
+        let (objects, keep) = watch(api, config, self.tasks.stop().clone());
+        self.tasks.spawn(name, |_| keep);
+        objects
+    }
+}
+
+/// Installs the definitions of our kinds, once for each time that it begins to lead.
+struct Definitions {
+    client: Client,
+}
+
+impl Controller for Definitions {
+    const NAME: &'static str = "definitions";
+
+    async fn ready(&self) -> bool {
+        true
+    }
+
+    async fn changed(&mut self) -> bool {
+        std::future::pending().await
+    }
+
+    async fn round(&mut self) -> Round {
+        let mut round = Round::new();
+        let version = env!("CARGO_PKG_VERSION");
+        let installed = install_crds(&self.client, &all_crds(), version).await;
+        round.note(installed);
+        round
+    }
+}

@@ -1,0 +1,41 @@
+//! Gives each member its namespace at the hub, and takes those back that it gave.
+
+mod apply;
+mod decide;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Client;
+use strait_api::ManagedCluster;
+use strait_kube_kit::{Controller, Objects, Round};
+use strait_runtime::clock;
+
+/// The controller.
+pub(crate) struct Clusters {
+    pub(crate) client: Client,
+    pub(crate) clusters: Objects<ManagedCluster>,
+    pub(crate) namespaces: Objects<Namespace>,
+}
+
+impl Controller for Clusters {
+    const NAME: &'static str = "clusters";
+
+    async fn ready(&self) -> bool {
+        self.clusters.ready().await && self.namespaces.ready().await
+    }
+
+    async fn changed(&mut self) -> bool {
+        tokio::select! {
+            changed = self.clusters.changed() => changed,
+            changed = self.namespaces.changed() => changed,
+        }
+    }
+
+    async fn round(&mut self) -> Round {
+        let seen = decide::Seen {
+            inventory: self.clusters.all(),
+            namespaces: self.namespaces.all(),
+            now: clock::timestamp(),
+        };
+        apply::apply(&self.client, &decide::decide(&seen)).await
+    }
+}

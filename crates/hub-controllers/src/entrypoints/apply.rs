@@ -1,0 +1,69 @@
+//! Writes what was decided.
+
+use kube::{Api, Client};
+use serde_json::json;
+use strait_api::{ClusterProxyEntrypoint, ManagedProxyConfiguration, wire_names::PROXY_GROUP};
+use strait_kube_kit::{FieldManager, Round, delete_same};
+
+use super::decide::Decision;
+
+const MANAGER: FieldManager = FieldManager("strait-entrypoints");
+
+pub(super) async fn apply(client: &Client, decision: &Decision) -> Round {
+    let mut round = Round::new();
+    let entrypoints = |namespace: &str| -> Api<ClusterProxyEntrypoint> {
+        Api::namespaced(client.clone(), namespace)
+    };
+    // What must go goes first: it is access that nobody wants any more.
+    for doomed in &decision.delete {
+        let api = entrypoints(&doomed.namespace);
+        if round
+            .note(delete_same(&api, &doomed.name, &doomed.uid).await)
+            .is_some()
+        {
+            tracing::info!(
+                cluster = doomed.namespace,
+                name = doomed.name,
+                "entrypoint deleted"
+            );
+        }
+    }
+    for made in &decision.make {
+        let (api, name) = (entrypoints(made.namespace()), made.name());
+        if round
+            .note(MANAGER.apply(&api, &name, &made.to_json()).await)
+            .is_some()
+        {
+            tracing::info!(cluster = made.namespace(), name, "entrypoint written");
+        }
+    }
+    for (namespace, name, status) in &decision.tell {
+        let want = status_of("ClusterProxyEntrypoint", Some(namespace), name, status);
+        let api = entrypoints(namespace);
+        round.note(MANAGER.apply_status(&api, name, &want).await);
+    }
+    let configurations: Api<ManagedProxyConfiguration> = Api::all(client.clone());
+    for (name, status) in &decision.report {
+        let want = status_of("ManagedProxyConfiguration", None, name, status);
+        round.note(MANAGER.apply_status(&configurations, name, &want).await);
+    }
+    round
+}
+
+fn status_of(
+    kind: &str,
+    namespace: Option<&str>,
+    name: &str,
+    status: &impl serde::Serialize,
+) -> serde_json::Value {
+    let mut metadata = json!({ "name": name });
+    if let Some(namespace) = namespace {
+        metadata["namespace"] = namespace.into();
+    }
+    json!({
+        "apiVersion": format!("{PROXY_GROUP}/v1alpha1"),
+        "kind": kind,
+        "metadata": metadata,
+        "status": status,
+    })
+}

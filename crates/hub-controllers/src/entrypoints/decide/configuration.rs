@@ -1,0 +1,193 @@
+//! What is told about each configuration.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::ResourceExt;
+use serde_json::Value;
+use strait_api::{
+    Condition, ConditionStatus, ManagedProxyConfiguration, ManagedProxyConfigurationStatus,
+    set_condition,
+    wire_names::{CONFIGURATION_NAME, IMAGES_HONOURED, PROXY_SERVER_DEPLOYED, SERVICES_RESOLVED},
+};
+use strait_names::Exposure;
+
+use super::{Seen, objects::ByHand};
+use crate::inventory::lives;
+
+/// The longest message of a condition, in bytes (`metav1.Condition`).
+const MAX_MESSAGE: usize = 32_768;
+/// Room for the words behind a message that was cut.
+const MORE: usize = 64;
+
+/// A condition without its time: type, status, reason, message.
+type Said = (&'static str, ConditionStatus, &'static str, String);
+
+pub(super) fn decide(
+    seen: &Seen,
+    exposure: &Exposure,
+    by_hand: &[ByHand],
+) -> Vec<(String, ManagedProxyConfigurationStatus)> {
+    seen.configurations
+        .iter()
+        .filter(|configuration| lives(configuration.as_ref()))
+        .filter_map(|configuration| {
+            let name = configuration.name_any();
+            let said = if name == CONFIGURATION_NAME {
+                vec![
+                    services(exposure, by_hand),
+                    images(configuration, seen.hub.as_deref()),
+                    deployed(seen.hub.as_deref()),
+                ]
+            } else {
+                let message =
+                    format!("only the configuration called `{CONFIGURATION_NAME}` counts");
+                vec![(
+                    SERVICES_RESOLVED,
+                    ConditionStatus::False,
+                    "NotInUse",
+                    message,
+                )]
+            };
+            let status = status(configuration, said, seen);
+            let told = configuration.status.as_ref() == Some(&status);
+            (!told).then_some((name, status))
+        })
+        .collect()
+}
+
+fn status(
+    configuration: &ManagedProxyConfiguration,
+    said: Vec<Said>,
+    seen: &Seen,
+) -> ManagedProxyConfigurationStatus {
+    let generation = configuration.metadata.generation;
+    let before = configuration.status.as_ref();
+    let mut conditions = before.map_or_else(Vec::new, |status| status.conditions.clone());
+    for (kind, status, reason, message) in said {
+        let condition = Condition::new(kind, status, reason, message, seen.now);
+        set_condition(&mut conditions, condition.observed(generation));
+    }
+    ManagedProxyConfigurationStatus {
+        last_observed_generation: generation,
+        conditions,
+    }
+}
+
+fn services(exposure: &Exposure, by_hand: &[ByHand]) -> Said {
+    let mut reason = None;
+    let mut sentences = vec![];
+    for problem in &exposure.problems {
+        reason.get_or_insert(problem.reason.as_str());
+        sentences.push(problem.to_string());
+    }
+    for entry in by_hand {
+        reason.get_or_insert("MadeByHand");
+        sentences.push(format!("{}: {}", entry.field, entry.message));
+    }
+    match reason {
+        Some(reason) => (
+            SERVICES_RESOLVED,
+            ConditionStatus::False,
+            reason,
+            joined(&sentences),
+        ),
+        None => {
+            let message = format!(
+                "{} entrypoints and {} further host names",
+                exposure.entrypoints.len(),
+                exposure.aliases.len()
+            );
+            (
+                SERVICES_RESOLVED,
+                ConditionStatus::True,
+                "Resolved",
+                message,
+            )
+        }
+    }
+}
+
+/// All sentences that fit.
+fn joined(sentences: &[String]) -> String {
+    let mut message = String::new();
+    for (index, sentence) in sentences.iter().enumerate() {
+        if message.len() + sentence.len() + MORE > MAX_MESSAGE {
+            message.push_str(&format!("; and {} more", sentences.len() - index));
+            break;
+        }
+        if !message.is_empty() {
+            message.push_str("; ");
+        }
+        message.push_str(sentence);
+    }
+    message
+}
+
+/// Whether the image fields have an effect. They never decide what the hub runs: the hub's own
+/// installation does.
+fn images(configuration: &ManagedProxyConfiguration, hub: Option<&Deployment>) -> Said {
+    let spec = &configuration.spec;
+    let running = hub.and_then(image).unwrap_or_default();
+    let named = [
+        ("spec.proxyServer.image", spec.proxy_server.get("image")),
+        ("spec.proxyAgent.image", spec.proxy_agent.get("image")),
+    ];
+    let others: Vec<_> = named
+        .into_iter()
+        .filter_map(|(field, image)| Some((field, image.and_then(Value::as_str)?)))
+        .filter(|(_, image)| !image.is_empty() && *image != running)
+        .collect();
+    if others.is_empty() {
+        let message = "no other image is asked for".to_owned();
+        return (
+            IMAGES_HONOURED,
+            ConditionStatus::True,
+            "NothingElseAsked",
+            message,
+        );
+    }
+    let ours = others.iter().all(|(_, image)| is_strait(image));
+    let listed: Vec<_> = others
+        .iter()
+        .map(|(field, image)| format!("{field}: `{image}` is not used"))
+        .collect();
+    let (reason, why) = if ours {
+        ("OtherVersion", "`strait install hub` changes the version")
+    } else {
+        ("ForeignImage", "Strait runs its own image")
+    };
+    let message = format!("{}; {why}", joined(&listed));
+    (IMAGES_HONOURED, ConditionStatus::False, reason, message)
+}
+
+/// Whether an image is one of Strait, by the last part of its repository.
+fn is_strait(image: &str) -> bool {
+    let last = image.rsplit('/').next().unwrap_or(image);
+    last.split([':', '@']).next() == Some("strait")
+}
+
+fn image(hub: &Deployment) -> Option<&str> {
+    let pod = hub.spec.as_ref()?.template.spec.as_ref()?;
+    pod.containers.first()?.image.as_deref()
+}
+
+/// Reasons and message are cluster-proxy's.
+fn deployed(hub: Option<&Deployment>) -> Said {
+    let status = hub.and_then(|hub| hub.status.as_ref());
+    let ready = status.and_then(|s| s.ready_replicas).unwrap_or_default();
+    let message = format!("Replicas: {ready}");
+    if ready > 0 {
+        (
+            PROXY_SERVER_DEPLOYED,
+            ConditionStatus::True,
+            "SuccessfullyDeployed",
+            message,
+        )
+    } else {
+        (
+            PROXY_SERVER_DEPLOYED,
+            ConditionStatus::False,
+            "NotYetDeployed",
+            message,
+        )
+    }
+}

@@ -1,0 +1,241 @@
+//! Which entrypoints are made, and which go.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::ResourceExt;
+use serde_json::{Value, json};
+use strait_api::{
+    ClusterProxyEntrypoint, ManagedProxyConfiguration,
+    wire_names::{CLUSTER_LABEL, CONFIGURATION_LABEL, MANAGED_BY, PROXY_GROUP, SOURCE_ANNOTATION},
+};
+use strait_names::{Exposure, ProblemReason, WantedEntrypoint};
+use strait_types::ServiceName;
+
+use super::Seen;
+use crate::inventory::lives;
+
+/// An entrypoint as the configuration wants it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::entrypoints) struct Made {
+    service: ServiceName,
+    source: String,
+    /// Name and uid of the configuration that owns it.
+    owner: (String, String),
+}
+
+/// An entrypoint to delete: this object, and no other of its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::entrypoints) struct Doomed {
+    pub(in crate::entrypoints) namespace: String,
+    pub(in crate::entrypoints) name: String,
+    pub(in crate::entrypoints) uid: String,
+}
+
+/// An entry of the configuration that an object made by hand stands in for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ByHand {
+    pub(super) field: String,
+    pub(super) message: String,
+}
+
+#[derive(Default)]
+pub(super) struct Objects {
+    pub(super) make: Vec<Made>,
+    pub(super) delete: Vec<Doomed>,
+    pub(super) by_hand: Vec<ByHand>,
+}
+
+pub(super) fn decide(
+    seen: &Seen,
+    configuration: Option<&ManagedProxyConfiguration>,
+    exposure: &Exposure,
+) -> Objects {
+    let mut objects = Objects::default();
+    let index = Index::new(seen);
+    let mut wanted = BTreeSet::new();
+    if let Some(configuration) = configuration {
+        let owner = (
+            configuration.name_any(),
+            configuration.uid().unwrap_or_default(),
+        );
+        for entrypoint in &exposure.entrypoints {
+            wanted.insert(entrypoint.service.clone());
+            index.place(entrypoint, &owner, seen, &mut objects);
+        }
+    }
+    // A field that cannot be read at all says nothing about what it wants removed.
+    let unreadable = |problem: &strait_names::Problem| {
+        problem.reason == ProblemReason::WrongType
+            && matches!(
+                problem.field.as_str(),
+                "spec.services" | "spec.serviceResolvers"
+            )
+    };
+    if exposure.problems.iter().any(unreadable) {
+        return objects;
+    }
+    let unwanted = seen.entrypoints.iter().filter(|e| {
+        let named = place(e).is_some_and(|(_, name)| {
+            let service: Result<ServiceName, _> = name.parse();
+            service.is_ok_and(|service| wanted.contains(&service))
+        });
+        is_ours(e) && lives(e.as_ref()) && !named
+    });
+    objects
+        .delete
+        .extend(unwanted.filter_map(|e| Doomed::of(e)));
+    objects
+}
+
+/// Whether a configuration made the object.
+fn is_ours(object: &ClusterProxyEntrypoint) -> bool {
+    object.labels().contains_key(CONFIGURATION_LABEL)
+}
+
+/// Namespace and name.
+fn place(object: &ClusterProxyEntrypoint) -> Option<(&str, &str)> {
+    let metadata = &object.metadata;
+    Some((metadata.namespace.as_deref()?, metadata.name.as_deref()?))
+}
+
+/// What is there, by where it is and by what it exposes.
+struct Index<'a> {
+    by_place: BTreeMap<(&'a str, &'a str), &'a ClusterProxyEntrypoint>,
+    /// `(cluster, namespace, service)` to the name of a living object made by hand.
+    by_hand: BTreeMap<(&'a str, &'a str, &'a str), &'a str>,
+}
+
+// === impl Index ===
+
+impl<'a> Index<'a> {
+    fn new(seen: &'a Seen) -> Self {
+        let mut index = Self {
+            by_place: BTreeMap::new(),
+            by_hand: BTreeMap::new(),
+        };
+        for object in &seen.entrypoints {
+            let Some((namespace, name)) = place(object) else {
+                continue;
+            };
+            index.by_place.insert((namespace, name), object);
+            if !is_ours(object) && lives(object.as_ref()) {
+                let spec = &object.spec;
+                let service = (namespace, spec.namespace.as_str(), spec.service.as_str());
+                index.by_hand.entry(service).or_insert(name);
+            }
+        }
+        index
+    }
+
+    /// Decides about one entrypoint that the configuration wants.
+    fn place(
+        &self,
+        wanted: &WantedEntrypoint,
+        owner: &(String, String),
+        seen: &Seen,
+        objects: &mut Objects,
+    ) {
+        let service = &wanted.service;
+        let (cluster, name) = (service.cluster().as_str(), service.to_string());
+        if !seen.namespaces.contains(cluster) {
+            // It is being made; its arrival is the next round.
+            return;
+        }
+        let made = Made {
+            service: service.clone(),
+            source: wanted.source.clone(),
+            owner: owner.clone(),
+        };
+        let by_hand = |object: &str| ByHand {
+            field: wanted.source.clone(),
+            message: format!(
+                "ClusterProxyEntrypoint {cluster}/{object} was made by hand and stays as it is"
+            ),
+        };
+        match self.by_place.get(&(cluster, name.as_str())) {
+            Some(found) if !lives(*found) => {}
+            Some(found) if is_ours(found) => {
+                if !made.is(found) {
+                    objects.make.push(made);
+                }
+            }
+            Some(_) => objects.by_hand.push(by_hand(&name)),
+            None => {
+                let key = (cluster, service.namespace(), service.service());
+                match self.by_hand.get(&key) {
+                    // A second one would make the name ambiguous.
+                    Some(object) => objects.by_hand.push(by_hand(object)),
+                    None => objects.make.push(made),
+                }
+            }
+        }
+    }
+}
+
+// === impl Made ===
+
+impl Made {
+    pub(in crate::entrypoints) fn namespace(&self) -> &str {
+        self.service.cluster().as_str()
+    }
+
+    pub(in crate::entrypoints) fn name(&self) -> String {
+        self.service.to_string()
+    }
+
+    /// The fields that the controller owns; all others of the object are its users'.
+    pub(in crate::entrypoints) fn to_json(&self) -> Value {
+        let (owner, uid) = &self.owner;
+        json!({
+            "apiVersion": format!("{PROXY_GROUP}/v1alpha1"),
+            "kind": "ClusterProxyEntrypoint",
+            "metadata": {
+                "name": self.name(),
+                "namespace": self.namespace(),
+                "labels": {
+                    MANAGED_BY.0: MANAGED_BY.1,
+                    CLUSTER_LABEL: self.namespace(),
+                    CONFIGURATION_LABEL: owner,
+                },
+                "annotations": { SOURCE_ANNOTATION: self.source },
+                "ownerReferences": [{
+                    "apiVersion": format!("{PROXY_GROUP}/v1alpha1"),
+                    "kind": "ManagedProxyConfiguration",
+                    "name": owner,
+                    "uid": uid,
+                    "controller": true,
+                }],
+            },
+            "spec": {
+                "service": self.service.service(),
+                "namespace": self.service.namespace(),
+            },
+        })
+    }
+
+    /// Whether the object says all of this already.
+    fn is(&self, found: &ClusterProxyEntrypoint) -> bool {
+        let label = |key: &str| found.labels().get(key).map(String::as_str);
+        let (owner, uid) = &self.owner;
+        label(MANAGED_BY.0) == Some(MANAGED_BY.1)
+            && label(CLUSTER_LABEL) == Some(self.namespace())
+            && label(CONFIGURATION_LABEL) == Some(owner)
+            && found.annotations().get(SOURCE_ANNOTATION) == Some(&self.source)
+            && found.owner_references().iter().any(|o| o.uid == *uid)
+            && found.spec.service == self.service.service()
+            && found.spec.namespace == self.service.namespace()
+    }
+}
+
+// === impl Doomed ===
+
+impl Doomed {
+    fn of(object: &ClusterProxyEntrypoint) -> Option<Self> {
+        let (namespace, name) = place(object)?;
+        Some(Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: object.uid()?,
+        })
+    }
+}
