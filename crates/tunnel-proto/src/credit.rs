@@ -45,7 +45,8 @@ pub(crate) struct StreamWindow {
     held: u64,
     /// What was read and not granted again.
     returning: u64,
-    /// When the first byte came after the last grant.
+    /// Since when the bytes in `returning` were read: the last grant, or, when the reader had
+    /// nothing to read then, the next arrival.
     since: Option<Instant>,
 }
 
@@ -140,6 +141,7 @@ impl StreamWindow {
         } else if took > horizon.saturating_mul(SLOW_HORIZONS) && pool.is_short() {
             self.shrink(pool);
         }
+        self.since = (self.held > 0).then_some(now);
         let grant = std::mem::take(&mut self.returning);
         self.granted += grant;
         u32::try_from(grant).ok().filter(|grant| *grant > 0)

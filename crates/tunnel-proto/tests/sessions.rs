@@ -132,7 +132,7 @@ fn a_window_grows_to_the_bandwidth_delay_product_and_not_beyond() {
         "read {rate} bytes in the last second, of 12.5 MiB"
     );
     let under_way = fill(&mut world, DIALER, id) + world.unread(ACCEPTOR, id);
-    assert!(under_way <= 4 * 640 << 10, "{under_way} bytes");
+    assert!(under_way <= 4 * (640 << 10), "{under_way} bytes");
 }
 
 #[test]

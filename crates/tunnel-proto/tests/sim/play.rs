@@ -56,7 +56,7 @@ fn step(world: &mut World, what: u8, which: u8, amount: u16) {
                 world.finish(at, id);
             }
         }
-        10 if which % 4 == 0 => {
+        10 if which.is_multiple_of(4) => {
             if let Some(id) = stream(world) {
                 world.reset(at, id, amount);
             }
