@@ -1,6 +1,7 @@
 //! One binary: the roles that run in clusters, and the command line.
 
 mod agent;
+mod controller;
 mod hub;
 mod role;
 mod roles;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{agent::AgentRole, hub::HubRole};
+use crate::{agent::AgentRole, controller::ControllerRole, hub::HubRole};
 
 /// A role that runs in a cluster.
 #[derive(Debug, Parser)]
@@ -17,11 +17,12 @@ struct Roles {
 #[derive(Debug, Subcommand)]
 enum Role {
     Hub(Box<HubRole>),
+    Controller(Box<ControllerRole>),
     Agent(Box<AgentRole>),
 }
 
 /// Names of the roles, as the first argument has them.
-const NAMES: [&str; 2] = ["hub", "agent"];
+const NAMES: [&str; 3] = ["hub", "controller", "agent"];
 
 /// Runs the role that the first argument names; `None` when it names none.
 pub(crate) async fn run() -> Option<ExitCode> {
@@ -31,6 +32,7 @@ pub(crate) async fn run() -> Option<ExitCode> {
     }
     let ended = match Roles::parse().role {
         Role::Hub(role) => Box::pin(role.run()).await,
+        Role::Controller(role) => Box::pin(role.run()).await,
         Role::Agent(role) => Box::pin(role.run()).await,
     };
     Some(match ended {

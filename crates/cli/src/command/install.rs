@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
 use serde::Serialize;
-use strait_api::wire_names::HUB_NAMESPACE;
-use strait_install::{HubInstall, Kind, Object, Part, ServiceType, crds};
+use strait_api::wire_names::{HUB_NAMESPACE, MANAGED_BY};
+use strait_install::{HubInstall, Kind, Object, ServiceType, crds};
 
 use crate::{
     args::{GlobalArgs, InstallHubArgs},
@@ -114,7 +114,8 @@ pub(crate) async fn apply(
 /// The definitions of our kinds, without those of another owner.
 async fn definitions(cluster: &Cluster, printer: &mut Printer<'_>) -> Result<Vec<Object>, Failure> {
     let kind = Kind::CustomResourceDefinition;
-    let ours = cluster.ours(kind, &Part::Hub.selector()).await?;
+    let managed = format!("{}={}", MANAGED_BY.0, MANAGED_BY.1);
+    let ours = cluster.ours(kind, &managed).await?;
     let mut definitions = vec![];
     for crd in crds(VERSION) {
         let is_ours = ours

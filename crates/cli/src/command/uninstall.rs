@@ -104,7 +104,7 @@ async fn remove_hub_data(
     printer: &mut Printer<'_>,
 ) -> Result<(), Failure> {
     let definitions = cluster
-        .ours(Kind::CustomResourceDefinition, &Part::Hub.selector())
+        .ours(Kind::CustomResourceDefinition, &managed())
         .await?;
     let defined = |group: &str| {
         definitions
@@ -188,7 +188,7 @@ async fn remove_definitions(
     printer: &mut Printer<'_>,
 ) -> Result<(), Failure> {
     let kind = Kind::CustomResourceDefinition;
-    for definition in cluster.ours(kind, &Part::Hub.selector()).await? {
+    for definition in cluster.ours(kind, &managed()).await? {
         let name = definition.name_any();
         let object_kind = definition.data["spec"]["names"]["kind"]
             .as_str()
@@ -267,6 +267,11 @@ fn in_time(waited: Waited<()>) -> Result<(), Failure> {
             )
         }
     }
+}
+
+/// The controller installs definitions as well, and knows nothing of parts.
+fn managed() -> String {
+    format!("{}={}", MANAGED_BY.0, MANAGED_BY.1)
 }
 
 fn described<K: Resource<DynamicType = ()>>(object: &K) -> String {

@@ -1,0 +1,56 @@
+//! `strait controller`.
+
+use anyhow::Context;
+use clap::Args;
+use prometheus_client::registry::Registry;
+use strait_hub_controllers::{ControllerArgs, ControllerConfig};
+use strait_kube_kit::ClientArgs;
+use strait_runtime::{LogArgs, Tasks, admin::Readiness, stop_signal};
+
+use crate::role::{AdminArgs, GRACE};
+
+/// Keeps the hub's entrypoints, namespaces of members and certificates as they should be
+#[derive(Debug, Args)]
+pub(crate) struct ControllerRole {
+    #[command(flatten)]
+    controller: ControllerArgs,
+    #[command(flatten)]
+    client: ClientArgs,
+    #[command(flatten)]
+    admin: AdminArgs,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+// === impl ControllerRole ===
+
+impl ControllerRole {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        self.log.init()?;
+        let config =
+            ControllerConfig::try_from(self.controller).context("invalid configuration")?;
+        let connection = self.client.connect().await?;
+        let meant = serde_json::to_string_pretty(&config)?;
+        tracing::info!(config = %serde_json::to_string(&config)?, "starting");
+        let (readiness, registry) = (Readiness::default(), Registry::default());
+        let running = readiness.condition("controllers");
+        running.fails("waiting until every kind is served");
+        let admin = self.admin.bind(readiness, registry, meant).await?;
+        let tasks = Tasks::default();
+        tasks.spawn("admin", |stop| admin.run(stop));
+        let stopped = tasks.stop().clone();
+        let work = async {
+            strait_hub_controllers::run(connection.client, config, &tasks).await?;
+            running.holds();
+            stopped.cancelled().await;
+            anyhow::bail!("a task that the controllers need has ended")
+        };
+        let ended = tokio::select! {
+            biased;
+            () = stop_signal() => Ok(()),
+            ended = work => ended,
+        };
+        tasks.shutdown(GRACE).await;
+        ended
+    }
+}
