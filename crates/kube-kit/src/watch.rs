@@ -1,7 +1,7 @@
 //! Watches that survive anything: one broken object spoils only itself, a lost connection is
 //! taken up again with backoff, and what nobody reads (`managedFields`) is not kept.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use futures::{StreamExt, pin_mut};
 use kube::{
@@ -23,14 +23,27 @@ where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
     store: Store<K>,
-    version: signal::Receiver<u64>,
+    told: signal::Receiver<Told>,
 }
+
+/// What a watch has told so far.
+#[derive(Clone, Debug, Default)]
+struct Told {
+    /// Counts what was told; 0 before the first list.
+    version: u64,
+    /// Objects that are there and cannot be read, of which nothing older is known either.
+    unreadable: BTreeSet<Place>,
+}
+
+/// Namespace, if there is one, and name.
+type Place = (Option<String>, String);
 
 /// Watches a kind. Returns the objects, which are empty until the first list arrives, and the
 /// future that keeps them; it ends when `stop` is cancelled.
 ///
 /// Guarantees: an object that cannot be read is logged, and what it said before stays; the others
-/// go on. Every change raises the version that [`Objects::changed`] waits for.
+/// go on. When nothing is known of it from before, [`Objects::unreadable`] names it. Every change
+/// raises the version that [`Objects::changed`] waits for.
 pub fn watch<K>(
     api: Api<DeserializeGuard<K>>,
     config: watcher::Config,
@@ -40,11 +53,12 @@ where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + fmt::Debug + Send + Sync + 'static,
 {
     let (store, mut writer) = reflector::store::<K>();
-    let (versions, version) = signal::channel(0);
+    let (tell, told) = signal::channel(Told::default());
     let kept = store.clone();
     let keep = async move {
         let events = watcher::watcher(api, config).default_backoff();
         pin_mut!(events);
+        let mut unreadable = Unreadable::default();
         loop {
             let event = tokio::select! {
                 biased;
@@ -58,19 +72,19 @@ where
                     tracing::warn!(kind = %K::kind(&()), error, "a watch failed; trying again");
                 }
                 Some(Ok(event)) => {
-                    let Some(event) = slim(event, &kept) else {
-                        continue;
-                    };
                     let visible = !matches!(event, Event::Init | Event::InitApply(_));
-                    writer.apply_watcher_event(&event);
+                    let event = slim(event, &kept, &mut unreadable);
+                    if let Some(event) = &event {
+                        writer.apply_watcher_event(event);
+                    }
                     if visible {
-                        versions.send_modify(|version| *version += 1);
+                        tell.send_modify(|told| told.next(&unreadable));
                     }
                 }
             }
         }
     };
-    (Objects { store, version }, keep)
+    (Objects { store, told }, keep)
 }
 
 // === impl Objects ===
@@ -98,17 +112,25 @@ where
         self.store.get(&reference)
     }
 
+    /// Namespace and name of the objects that are there and cannot be read, and of which nothing is
+    /// known from before. Whoever removes what has no object any more must not mistake them for
+    /// gone.
+    #[must_use]
+    pub fn unreadable(&self) -> BTreeSet<(Option<String>, String)> {
+        self.told.borrow().unreadable.clone()
+    }
+
     /// Whether the first list has arrived.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        *self.version.borrow() > 0
+        self.told.borrow().version > 0
     }
 
     /// Waits for the first list; false when the watch ended before it.
     pub async fn ready(&self) -> bool {
-        self.version
+        self.told
             .clone()
-            .wait_for(|version| *version > 0)
+            .wait_for(|told| told.version > 0)
             .await
             .is_ok()
     }
@@ -116,7 +138,7 @@ where
     /// Waits for a change since the last call of this method; false when the watch has ended.
     /// Cancel safe.
     pub async fn changed(&mut self) -> bool {
-        self.version.changed().await.is_ok()
+        self.told.changed().await.is_ok()
     }
 }
 
@@ -127,7 +149,7 @@ where
     fn clone(&self) -> Self {
         Self {
             store: self.store.clone(),
-            version: self.version.clone(),
+            told: self.told.clone(),
         }
     }
 }
@@ -138,49 +160,117 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Objects")
-            .field("version", &*self.version.borrow())
+            .field("version", &self.told.borrow().version)
             .finish_non_exhaustive()
+    }
+}
+
+/// The objects that cannot be read and of which nothing is known.
+#[derive(Debug, Default)]
+struct Unreadable {
+    now: BTreeSet<Place>,
+    /// Those of the list that is being told.
+    listed: BTreeSet<Place>,
+}
+
+// === impl Told ===
+
+impl Told {
+    fn next(&mut self, unreadable: &Unreadable) {
+        self.version += 1;
+        self.unreadable.clone_from(&unreadable.now);
     }
 }
 
 /// Takes the guard off, and what nobody reads. In place of an object that cannot be read comes what
 /// `kept` holds of it; `None` when that is nothing, or when nothing changes.
-fn slim<K>(event: Event<DeserializeGuard<K>>, kept: &Store<K>) -> Option<Event<K>>
+fn slim<K>(
+    event: Event<DeserializeGuard<K>>,
+    kept: &Store<K>,
+    unreadable: &mut Unreadable,
+) -> Option<Event<K>>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
-    let open = |guard: DeserializeGuard<K>| match guard.0 {
+    match event {
+        Event::Apply(object) => match open(object, kept) {
+            Ok(object) => {
+                unreadable.now.remove(&place(&object));
+                Some(Event::Apply(object))
+            }
+            Err(Kept { before, place }) => {
+                if before.is_none() {
+                    unreadable.now.insert(place);
+                }
+                None
+            }
+        },
+        Event::Delete(object) => {
+            let object = open(object, kept).or_else(|kept| {
+                unreadable.now.remove(&kept.place);
+                kept.before.ok_or(())
+            });
+            object.ok().map(Event::Delete)
+        }
+        Event::Init => {
+            unreadable.listed.clear();
+            Some(Event::Init)
+        }
+        // A new list: what is not told again is gone afterwards.
+        Event::InitApply(object) => match open(object, kept) {
+            Ok(object) => Some(Event::InitApply(object)),
+            Err(kept) if kept.before.is_none() => {
+                unreadable.listed.insert(kept.place);
+                None
+            }
+            Err(kept) => kept.before.map(Event::InitApply),
+        },
+        Event::InitDone => {
+            unreadable.now = std::mem::take(&mut unreadable.listed);
+            Some(Event::InitDone)
+        }
+    }
+}
+
+/// What is known of an object that cannot be read.
+struct Kept<K> {
+    place: Place,
+    before: Option<K>,
+}
+
+fn open<K>(guard: DeserializeGuard<K>, kept: &Store<K>) -> Result<K, Kept<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    match guard.0 {
         Ok(mut object) => {
             object.meta_mut().managed_fields = None;
             Ok(object)
         }
         Err(invalid) => {
+            let (namespace, name) = (invalid.metadata.namespace, invalid.metadata.name);
+            let name = name.unwrap_or_default();
             tracing::warn!(
                 kind = %K::kind(&()),
-                namespace = invalid.metadata.namespace,
-                name = invalid.metadata.name,
+                namespace,
+                name,
                 error = invalid.error,
                 "an object cannot be read; what it said before stays"
             );
-            let mut reference = ObjectRef::new(&invalid.metadata.name.unwrap_or_default());
-            if let Some(namespace) = invalid.metadata.namespace {
-                reference = reference.within(&namespace);
+            let mut reference = ObjectRef::new(&name);
+            if let Some(namespace) = &namespace {
+                reference = reference.within(namespace);
             }
-            Err(kept.get(&reference).map(|before| K::clone(&before)))
+            Err(Kept {
+                before: kept.get(&reference).map(|before| K::clone(&before)),
+                place: (namespace, name),
+            })
         }
-    };
-    match event {
-        Event::Apply(object) => open(object).ok().map(Event::Apply),
-        Event::Delete(object) => open(object)
-            .map_or_else(|kept| kept, Some)
-            .map(Event::Delete),
-        Event::Init => Some(Event::Init),
-        // A new list: what is not told again is gone afterwards.
-        Event::InitApply(object) => open(object)
-            .map_or_else(|kept| kept, Some)
-            .map(Event::InitApply),
-        Event::InitDone => Some(Event::InitDone),
     }
+}
+
+fn place(object: &impl Resource) -> Place {
+    (object.namespace(), object.name_any())
 }
 
 #[cfg(test)]
@@ -201,10 +291,12 @@ mod tests {
     #[test]
     fn an_unreadable_object_keeps_what_it_said_until_it_is_deleted() {
         let (store, mut writer) = reflector::store::<ConfigMap>();
+        let mut unreadable = Unreadable::default();
         let mut tell = |event| {
-            if let Some(event) = slim(event, &store) {
+            if let Some(event) = slim(event, &store, &mut unreadable) {
                 writer.apply_watcher_event(&event);
             }
+            unreadable.now.len()
         };
         let good = || map("a", &json!({ "k": "v" }));
         let broken = || map("a", &json!(7));
@@ -217,19 +309,22 @@ mod tests {
             tell(event);
         }
         assert_eq!(said().as_deref(), Some("v"));
-        tell(Event::Apply(broken()));
+        assert_eq!(tell(Event::Apply(broken())), 0, "it is known from before");
         assert_eq!(said().as_deref(), Some("v"));
         for event in [
             Event::Init,
             Event::InitApply(broken()),
             Event::InitApply(map("b", &json!(7))),
-            Event::InitDone,
         ] {
-            tell(event);
+            assert_eq!(tell(event), 0, "the list is not over");
         }
+        assert_eq!(tell(Event::InitDone), 1);
         assert_eq!(said().as_deref(), Some("v"));
         assert_eq!(store.state().len(), 1);
-        tell(Event::Delete(broken()));
+        assert_eq!(tell(Event::Delete(broken())), 1);
         assert_eq!(said(), None);
+        assert_eq!(tell(Event::Apply(map("b", &json!({})))), 0);
+        assert_eq!(tell(Event::Apply(map("c", &json!(7)))), 1);
+        assert_eq!(tell(Event::Delete(map("c", &json!(7)))), 0);
     }
 }
