@@ -218,6 +218,13 @@ impl HubConfig {
             .collect();
         names.extend((!self.domain.is_empty()).then(|| self.domain.clone()));
         names.extend(["localhost", "127.0.0.1", "::1"].map(str::to_owned));
+        // Its Service, for callers in its own cluster.
+        let service = [
+            "strait-hub",
+            "strait-hub.strait-system",
+            "strait-hub.strait-system.svc",
+        ];
+        names.extend(service.map(str::to_owned));
         names.sort();
         names.dedup();
         names
@@ -327,15 +334,16 @@ mod tests {
         let mut config = HubConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)));
         config.addresses = vec!["Hub.test:8443".to_owned(), "[fd00::1]:8443".to_owned()];
         config.domain = "demo.localhost".to_owned();
-        let names = [
-            "127.0.0.1",
+        let names = config.own_names();
+        for name in [
             "::1",
             "demo.localhost",
             "fd00::1",
             "hub.test",
-            "localhost",
-        ];
-        assert_eq!(config.own_names(), names);
+            "strait-hub.strait-system.svc",
+        ] {
+            assert!(names.iter().any(|own| own == name), "{name}");
+        }
     }
 
     #[derive(Debug, clap::Parser)]

@@ -64,40 +64,54 @@ impl Revocation {
     }
 
     async fn review(&self) {
-        let mut groups: BTreeMap<(Fingerprint, Arc<str>), Vec<LiveStream>> = BTreeMap::new();
+        let mut callers: BTreeMap<Fingerprint, Vec<LiveStream>> = BTreeMap::new();
         for stream in self.live.all() {
-            let key = (
-                stream.caller.fingerprint(),
-                Arc::clone(&stream.destination.key),
-            );
-            groups.entry(key).or_default().push(stream);
+            callers
+                .entry(stream.caller.fingerprint())
+                .or_default()
+                .push(stream);
         }
-        stream::iter(groups.into_values())
-            .for_each_concurrent(AT_A_TIME, |group| self.review_group(group))
+        stream::iter(callers.into_values())
+            .for_each_concurrent(AT_A_TIME, |streams| self.review_caller(streams))
             .await;
     }
 
-    /// All streams of one credential to one entrypoint: one review decides about them.
-    async fn review_group(&self, group: Vec<LiveStream>) {
-        let Some(first) = group.first() else {
+    /// All streams of one credential: one review says whose it still is, and one for each
+    /// entrypoint whether they may still connect.
+    async fn review_caller(&self, streams: Vec<LiveStream>) {
+        let Some(first) = streams.first() else {
             return;
         };
-        let identified = self
-            .decisions
-            .identify(first.caller.credential().clone(), Freshness::Now)
-            .await;
-        let allowed = match identified {
-            Ok(caller) => {
-                self.decisions
-                    .may_connect(&caller, &first.destination, Freshness::Now)
-                    .await
+        let credential = first.caller.credential().clone();
+        let caller = match self.decisions.identify(credential, Freshness::Now).await {
+            Ok(caller) => caller,
+            Err(refusal) if refusal.code == RefusalCode::Unauthenticated => {
+                streams
+                    .iter()
+                    .for_each(|stream| stream.cut.now(RefusalCode::Revoked));
+                return;
             }
-            Err(refusal) if refusal.code == RefusalCode::Unauthenticated => Ok(false),
-            Err(refusal) => Err(refusal),
+            Err(_) => return,
         };
-        if matches!(allowed, Ok(false)) {
-            for stream in &group {
-                stream.cut.now(RefusalCode::Revoked);
+        let mut entrypoints: BTreeMap<Arc<str>, Vec<LiveStream>> = BTreeMap::new();
+        for stream in streams {
+            entrypoints
+                .entry(Arc::clone(&stream.destination.key))
+                .or_default()
+                .push(stream);
+        }
+        for streams in entrypoints.values() {
+            let Some(LiveStream { destination, .. }) = streams.first() else {
+                continue;
+            };
+            let allowed = self
+                .decisions
+                .may_connect(&caller, destination, Freshness::Now)
+                .await;
+            if matches!(allowed, Ok(false)) {
+                streams
+                    .iter()
+                    .for_each(|stream| stream.cut.now(RefusalCode::Revoked));
             }
         }
     }
