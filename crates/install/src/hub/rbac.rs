@@ -169,7 +169,7 @@ fn controller_everywhere() -> Value {
         rule(
             PROXY_GROUP,
             &["managedproxyconfigurations"],
-            &["get", "list", "watch", "patch"]
+            &["get", "list", "watch"]
         ),
         rule(
             PROXY_GROUP,
@@ -182,7 +182,7 @@ fn controller_everywhere() -> Value {
         rule(
             CLUSTER_GROUP,
             &["managedclusters"],
-            &["get", "list", "watch", "patch"]
+            &["get", "list", "watch"]
         ),
         rule(
             CLUSTER_GROUP,
@@ -192,7 +192,7 @@ fn controller_everywhere() -> Value {
         rule(
             "",
             &["namespaces"],
-            &["get", "list", "watch", "create", "patch", "delete"]
+            &["get", "list", "watch", "create", "delete"]
         ),
         rule(
             "apiextensions.k8s.io",
