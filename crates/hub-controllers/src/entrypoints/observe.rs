@@ -15,6 +15,9 @@ use crate::inventory;
 pub(super) struct Seen {
     pub(super) domain: String,
     pub(super) configurations: Vec<Arc<ManagedProxyConfiguration>>,
+    /// The configuration or a member is there and cannot be read: what it says is not known, so
+    /// nothing is taken to be unwanted.
+    pub(super) blind: bool,
     pub(super) members: BTreeSet<ClusterName>,
     /// Namespaces in which objects can be made.
     pub(super) namespaces: BTreeSet<String>,
@@ -60,6 +63,8 @@ impl Sources {
         Seen {
             domain: domain.to_owned(),
             configurations: self.configurations.all(),
+            blind: !self.configurations.unreadable().is_empty()
+                || !self.clusters.unreadable().is_empty(),
             members: inventory::members(&self.clusters.all()),
             namespaces: inventory::open_namespaces(&self.namespaces.all()),
             entrypoints: self.entrypoints.all(),

@@ -71,7 +71,7 @@ pub(super) fn decide(
                 "spec.services" | "spec.serviceResolvers"
             )
     };
-    if exposure.problems.iter().any(unreadable) {
+    if seen.blind || exposure.problems.iter().any(unreadable) {
         return objects;
     }
     let unwanted = seen.entrypoints.iter().filter(|e| {

@@ -47,6 +47,7 @@ fn seen(spec: Value, entrypoints: Vec<ClusterProxyEntrypoint>) -> Seen {
     Seen {
         domain: "hub.test".to_owned(),
         configurations: vec![Arc::new(configuration("cluster-proxy", spec))],
+        blind: false,
         members: names.iter().map(|name| name.parse().unwrap()).collect(),
         namespaces: names.iter().map(ToString::to_string).collect(),
         entrypoints: entrypoints.into_iter().map(Arc::new).collect(),
@@ -227,6 +228,14 @@ fn a_field_that_cannot_be_read_takes_nothing_away() {
         (ConditionStatus::False, "WrongType")
     );
     assert!(message.starts_with("spec.services: "), "{message}");
+}
+
+#[test]
+fn an_object_that_cannot_be_read_takes_nothing_away() {
+    let mut seen = settled(seen(seed(), vec![]));
+    seen.configurations.clear();
+    seen.blind = true;
+    assert_eq!(decide(&seen).delete, []);
 }
 
 #[test]
