@@ -33,6 +33,12 @@ impl Controller for Clusters {
     async fn round(&mut self) -> Round {
         let seen = decide::Seen {
             inventory: self.clusters.all(),
+            unreadable: self
+                .clusters
+                .unreadable()
+                .into_iter()
+                .map(|(_, name)| name)
+                .collect(),
             namespaces: self.namespaces.all(),
             now: clock::timestamp(),
         };

@@ -1,6 +1,9 @@
 //! Which namespaces are made, which go, and which members cannot have one.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
@@ -17,6 +20,8 @@ use crate::inventory::lives;
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) inventory: Vec<Arc<ManagedCluster>>,
+    /// Names of members that are there and cannot be read.
+    pub(super) unreadable: BTreeSet<String>,
     pub(super) namespaces: Vec<Arc<Namespace>>,
     pub(super) now: Timestamp,
 }
@@ -131,6 +136,7 @@ fn is_orphan(namespace: &Namespace, seen: &Seen) -> bool {
         .get(NAMESPACE_OWNER_ANNOTATION)
         .is_some_and(|made| *made == owner(&name));
     made_by_us
+        && !seen.unreadable.contains(&name)
         && !seen
             .inventory
             .iter()
@@ -165,6 +171,7 @@ mod tests {
     fn seen(inventory: Vec<ManagedCluster>, namespaces: Vec<Namespace>) -> Seen {
         Seen {
             inventory: inventory.into_iter().map(Arc::new).collect(),
+            unreadable: BTreeSet::new(),
             namespaces: namespaces.into_iter().map(Arc::new).collect(),
             now: Timestamp::UNIX_EPOCH,
         }
@@ -194,6 +201,14 @@ mod tests {
             decision.delete,
             [("cluster1".to_owned(), "uid-cluster1".to_owned())]
         );
+    }
+
+    #[test]
+    fn the_namespace_of_a_member_that_cannot_be_read_stays() {
+        let made = namespace("cluster1", Some("ManagedCluster/cluster1"));
+        let mut seen = seen(vec![], vec![made]);
+        seen.unreadable.insert("cluster1".to_owned());
+        assert_eq!(decide(&seen), Decision::default());
     }
 
     #[test]
