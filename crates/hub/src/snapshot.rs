@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use kube::ResourceExt;
 use strait_api::{
     ClusterProxyEntrypoint, ClusterProxyEntrypointSpec, ManagedCluster, ManagedProxyConfiguration,
-    Protocol, Subject, UpstreamTls, wire_names::CONFIGURATION_NAME,
+    Protocol, Subject, UpstreamTls, is_reserved_cluster, wire_names::CONFIGURATION_NAME,
 };
 use strait_names::{Declared, Entry, InvalidEntry, NameTable, NameTableBuilder, expand};
 use strait_types::{
@@ -125,6 +125,8 @@ impl Snapshot {
             .members
             .iter()
             .filter(|member| member.metadata.deletion_timestamp.is_none())
+            // Who may write in a namespace of the hub itself would speak for such a member.
+            .filter(|member| !is_reserved_cluster(&member.name_any()))
             .filter_map(|member| {
                 Some((
                     member.name_any().parse().ok()?,
