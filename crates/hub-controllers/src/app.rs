@@ -99,6 +99,7 @@ fn start_all(client: Client, config: ControllerConfig, tasks: &Tasks, leadership
         client: client.clone(),
         clusters,
         namespaces,
+        entrypoints: entrypoints.clone(),
     };
     start(tasks, leadership, controller);
     start(tasks, leadership, watches.grants(entrypoints));

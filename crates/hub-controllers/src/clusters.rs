@@ -5,7 +5,7 @@ mod decide;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
-use strait_api::ManagedCluster;
+use strait_api::{ClusterProxyEntrypoint, ManagedCluster};
 use strait_kube_kit::{Controller, Objects, Round};
 use strait_runtime::clock;
 
@@ -14,19 +14,23 @@ pub(crate) struct Clusters {
     pub(crate) client: Client,
     pub(crate) clusters: Objects<ManagedCluster>,
     pub(crate) namespaces: Objects<Namespace>,
+    pub(crate) entrypoints: Objects<ClusterProxyEntrypoint>,
 }
 
 impl Controller for Clusters {
     const NAME: &'static str = "clusters";
 
     async fn ready(&self) -> bool {
-        self.clusters.ready().await && self.namespaces.ready().await
+        self.clusters.ready().await
+            && self.namespaces.ready().await
+            && self.entrypoints.ready().await
     }
 
     async fn changed(&mut self) -> bool {
         tokio::select! {
             changed = self.clusters.changed() => changed,
             changed = self.namespaces.changed() => changed,
+            changed = self.entrypoints.changed() => changed,
         }
     }
 
@@ -40,6 +44,7 @@ impl Controller for Clusters {
                 .map(|(_, name)| name)
                 .collect(),
             namespaces: self.namespaces.all(),
+            by_hand: decide::by_hand(&self.entrypoints.all(), self.entrypoints.unreadable()),
             now: clock::timestamp(),
         };
         apply::apply(&self.client, &decide::decide(&seen)).await

@@ -9,8 +9,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 use strait_api::{
-    Condition, ConditionStatus, ManagedCluster, is_reserved_cluster, set_condition,
-    wire_names::{NAMESPACE_OWNER_ANNOTATION, NAMESPACE_READY},
+    ClusterProxyEntrypoint, Condition, ConditionStatus, ManagedCluster, is_reserved_cluster,
+    set_condition,
+    wire_names::{CONFIGURATION_LABEL, NAMESPACE_OWNER_ANNOTATION, NAMESPACE_READY},
 };
 use strait_types::ClusterName;
 
@@ -23,7 +24,24 @@ pub(super) struct Seen {
     /// Names of members that are there and cannot be read.
     pub(super) unreadable: BTreeSet<String>,
     pub(super) namespaces: Vec<Arc<Namespace>>,
+    /// Namespaces that hold entrypoints which people made.
+    pub(super) by_hand: BTreeSet<String>,
     pub(super) now: Timestamp,
+}
+
+/// The namespaces of entrypoints that no configuration made, or that cannot be read, by namespace
+/// and name.
+pub(super) fn by_hand(
+    entrypoints: &[Arc<ClusterProxyEntrypoint>],
+    unreadable: BTreeSet<(Option<String>, String)>,
+) -> BTreeSet<String> {
+    let made = entrypoints
+        .iter()
+        .filter(|e| lives(e.as_ref()) && !e.labels().contains_key(CONFIGURATION_LABEL))
+        .map(|e| e.namespace());
+    made.chain(unreadable.into_iter().map(|(namespace, _)| namespace))
+        .flatten()
+        .collect()
 }
 
 /// What must be written.
@@ -127,8 +145,8 @@ fn told(member: &ManagedCluster, said: Said, now: Timestamp) -> Option<Told> {
     })
 }
 
-/// Whether we made the namespace for a member that is gone. A member that is being deleted is not
-/// gone yet.
+/// Whether we made the namespace for a member that is gone, and nobody keeps entrypoints of his own
+/// in it. A member that is being deleted is not gone yet.
 fn is_orphan(namespace: &Namespace, seen: &Seen) -> bool {
     let name = namespace.name_any();
     let made_by_us = namespace
@@ -137,6 +155,7 @@ fn is_orphan(namespace: &Namespace, seen: &Seen) -> bool {
         .is_some_and(|made| *made == owner(&name));
     made_by_us
         && !seen.unreadable.contains(&name)
+        && !seen.by_hand.contains(&name)
         && !seen
             .inventory
             .iter()
@@ -173,6 +192,7 @@ mod tests {
             inventory: inventory.into_iter().map(Arc::new).collect(),
             unreadable: BTreeSet::new(),
             namespaces: namespaces.into_iter().map(Arc::new).collect(),
+            by_hand: BTreeSet::new(),
             now: Timestamp::UNIX_EPOCH,
         }
     }
@@ -200,6 +220,30 @@ mod tests {
         assert_eq!(
             decision.delete,
             [("cluster1".to_owned(), "uid-cluster1".to_owned())]
+        );
+    }
+
+    #[test]
+    fn a_namespace_in_which_people_made_entrypoints_outlives_its_member() {
+        let entrypoint = |namespace: &str, configuration: Option<&str>| {
+            let mut made = ClusterProxyEntrypoint::default();
+            made.metadata.namespace = Some(namespace.to_owned());
+            let label = configuration.map(|c| (CONFIGURATION_LABEL.to_owned(), c.to_owned()));
+            made.metadata.labels = Some(label.into_iter().collect());
+            Arc::new(made)
+        };
+        let entrypoints = [
+            entrypoint("cluster1", None),
+            entrypoint("cluster2", Some("cluster-proxy")),
+        ];
+        let unreadable = [(Some("cluster3".to_owned()), "x".to_owned())].into();
+        let made = ["cluster1", "cluster2", "cluster3"]
+            .map(|name| namespace(name, Some(&format!("ManagedCluster/{name}"))));
+        let mut seen = seen(vec![], made.into());
+        seen.by_hand = by_hand(&entrypoints, unreadable);
+        assert_eq!(
+            decide(&seen).delete,
+            [("cluster2".to_owned(), "uid-cluster2".to_owned())]
         );
     }
 
