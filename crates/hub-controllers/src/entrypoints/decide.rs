@@ -41,7 +41,7 @@ pub(super) fn decide(seen: &Seen) -> Decision {
     });
     let objects = objects::decide(seen, configuration.map(AsRef::as_ref), &exposure);
     let tell = status::decide(seen, &exposure, &objects.delete);
-    let report = configuration::decide(seen, &exposure, &objects.by_hand);
+    let report = configuration::decide(seen, &exposure, &objects);
     Decision {
         make: objects.make,
         delete: objects.delete,

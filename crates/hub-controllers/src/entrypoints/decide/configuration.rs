@@ -10,7 +10,7 @@ use strait_api::{
 };
 use strait_names::Exposure;
 
-use super::{Seen, objects::ByHand};
+use super::{Seen, objects::Objects};
 use crate::inventory::lives;
 
 /// The longest message of a condition, in bytes (`metav1.Condition`).
@@ -24,7 +24,7 @@ type Said = (&'static str, ConditionStatus, &'static str, String);
 pub(super) fn decide(
     seen: &Seen,
     exposure: &Exposure,
-    by_hand: &[ByHand],
+    objects: &Objects,
 ) -> Vec<(String, ManagedProxyConfigurationStatus)> {
     seen.configurations
         .iter()
@@ -33,7 +33,7 @@ pub(super) fn decide(
             let name = configuration.name_any();
             let said = if name == CONFIGURATION_NAME {
                 vec![
-                    services(exposure, by_hand),
+                    services(exposure, objects),
                     images(configuration, seen.hub.as_deref()),
                     deployed(seen.hub.as_deref()),
                 ]
@@ -72,14 +72,14 @@ fn status(
     }
 }
 
-fn services(exposure: &Exposure, by_hand: &[ByHand]) -> Said {
+fn services(exposure: &Exposure, objects: &Objects) -> Said {
     let mut reason = None;
     let mut sentences = vec![];
     for problem in &exposure.problems {
         reason.get_or_insert(problem.reason.as_str());
         sentences.push(problem.to_string());
     }
-    for entry in by_hand {
+    for entry in &objects.by_hand {
         reason.get_or_insert("MadeByHand");
         sentences.push(format!("{}: {}", entry.field, entry.message));
     }
@@ -91,8 +91,12 @@ fn services(exposure: &Exposure, by_hand: &[ByHand]) -> Said {
             joined(&sentences),
         ),
         None => {
+            let by_hand = match objects.stand_ins {
+                0 => String::new(),
+                some => format!(", {some} of them made by hand,"),
+            };
             let message = format!(
-                "{} entrypoints and {} further host names",
+                "{} entrypoints{by_hand} and {} further host names",
                 exposure.entrypoints.len(),
                 exposure.aliases.len()
             );

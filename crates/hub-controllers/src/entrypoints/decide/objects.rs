@@ -31,7 +31,7 @@ pub(in crate::entrypoints) struct Doomed {
     pub(in crate::entrypoints) uid: String,
 }
 
-/// An entry of the configuration that an object made by hand stands in for.
+/// An entry of the configuration whose place an object made by hand has taken for another service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ByHand {
     pub(super) field: String,
@@ -43,6 +43,8 @@ pub(super) struct Objects {
     pub(super) make: Vec<Made>,
     pub(super) delete: Vec<Doomed>,
     pub(super) by_hand: Vec<ByHand>,
+    /// How many entries an object made by hand stands in for, with the same service.
+    pub(super) stand_ins: usize,
 }
 
 pub(super) fn decide(
@@ -101,8 +103,8 @@ fn place(object: &ClusterProxyEntrypoint) -> Option<(&str, &str)> {
 /// What is there, by where it is and by what it exposes.
 struct Index<'a> {
     by_place: BTreeMap<(&'a str, &'a str), &'a ClusterProxyEntrypoint>,
-    /// `(cluster, namespace, service)` to the name of a living object made by hand.
-    by_hand: BTreeMap<(&'a str, &'a str, &'a str), &'a str>,
+    /// `(cluster, namespace, service)` of the living objects made by hand.
+    by_hand: BTreeSet<(&'a str, &'a str, &'a str)>,
 }
 
 // === impl Index ===
@@ -111,7 +113,7 @@ impl<'a> Index<'a> {
     fn new(seen: &'a Seen) -> Self {
         let mut index = Self {
             by_place: BTreeMap::new(),
-            by_hand: BTreeMap::new(),
+            by_hand: BTreeSet::new(),
         };
         for object in &seen.entrypoints {
             let Some((namespace, name)) = place(object) else {
@@ -121,7 +123,7 @@ impl<'a> Index<'a> {
             if !is_ours(object) && lives(object.as_ref()) {
                 let spec = &object.spec;
                 let service = (namespace, spec.namespace.as_str(), spec.service.as_str());
-                index.by_hand.entry(service).or_insert(name);
+                index.by_hand.insert(service);
             }
         }
         index
@@ -146,12 +148,7 @@ impl<'a> Index<'a> {
             source: wanted.source.clone(),
             owner: owner.clone(),
         };
-        let by_hand = |object: &str| ByHand {
-            field: wanted.source.clone(),
-            message: format!(
-                "ClusterProxyEntrypoint {cluster}/{object} was made by hand and stays as it is"
-            ),
-        };
+        let key = (cluster, service.namespace(), service.service());
         match self.by_place.get(&(cluster, name.as_str())) {
             Some(found) if !lives(*found) => {}
             Some(found) if is_ours(found) => {
@@ -159,15 +156,16 @@ impl<'a> Index<'a> {
                     objects.make.push(made);
                 }
             }
-            Some(_) => objects.by_hand.push(by_hand(&name)),
-            None => {
-                let key = (cluster, service.namespace(), service.service());
-                match self.by_hand.get(&key) {
-                    // A second one would make the name ambiguous.
-                    Some(object) => objects.by_hand.push(by_hand(object)),
-                    None => objects.make.push(made),
-                }
-            }
+            // A second one would make the name ambiguous.
+            _ if self.by_hand.contains(&key) => objects.stand_ins += 1,
+            Some(found) => objects.by_hand.push(ByHand {
+                field: wanted.source.clone(),
+                message: format!(
+                    "ClusterProxyEntrypoint {cluster}/{name} was made by hand, exposes {}.{} and stays as it is",
+                    found.spec.service, found.spec.namespace
+                ),
+            }),
+            None => objects.make.push(made),
         }
     }
 }

@@ -95,18 +95,17 @@ fn status(
 /// What is said of an entrypoint that the table has.
 fn in_table(object: &ClusterProxyEntrypoint, entry: &Entry<()>, table: &NameTable<()>) -> Verdict {
     let service = entry.service();
-    let others: Vec<&str> = table
+    let objects: Vec<String> = table
         .by_service(service)
-        .filter(|other| other.uid() != entry.uid())
-        .map(Entry::object)
+        .map(|entry| format!("`{}`", entry.object()))
         .collect();
-    if !others.is_empty() {
+    if objects.len() > 1 {
         let message = format!(
-            "{service} is also exposed by {}, so that name is refused; https://{}/ still leads here",
-            others.join(", "),
+            "{service} is exposed by the entrypoints {}, so that name is refused; https://{}/ still leads to this one",
+            objects.join(" and "),
             entry.uid()
         );
-        return (ConditionStatus::False, "Duplicate", message);
+        return (ConditionStatus::False, "Ambiguous", message);
     }
     let mut message = format!("{service} is exposed");
     if let Some(index) = nameless_account(object) {
@@ -120,7 +119,8 @@ fn in_table(object: &ClusterProxyEntrypoint, entry: &Entry<()>, table: &NameTabl
 /// The first subject that is a service account of no namespace.
 fn nameless_account(object: &ClusterProxyEntrypoint) -> Option<usize> {
     object.spec.subjects.iter().position(|subject| {
-        subject.kind == SubjectKind::ServiceAccount && subject.namespace.is_none()
+        subject.kind == SubjectKind::ServiceAccount
+            && subject.namespace.as_deref().is_none_or(str::is_empty)
     })
 }
 
@@ -142,7 +142,7 @@ fn refused(
     };
     match declared(object).check(&cluster, ()) {
         Err(error) => (reason(&error), detailed(&error)),
-        Ok(_) => ("Duplicate", "another object has the same uid".to_owned()),
+        Ok(_) => ("Ambiguous", "another object has the same uid".to_owned()),
     }
 }
 

@@ -291,13 +291,27 @@ fn an_entrypoint_by_hand_stands_in_for_an_entry_and_is_told() {
                 .metadata,
             hand.metadata
         );
-        let (status, reason, message) = resolved(&seen);
+        let (status, _, message) = resolved(&seen);
+        assert_eq!(status, ConditionStatus::True);
         assert_eq!(
-            (status, reason.as_str()),
-            (ConditionStatus::False, "MadeByHand")
+            message,
+            "3 entrypoints, 1 of them made by hand, and 0 further host names"
         );
-        assert!(message.starts_with("spec.services[0]: "), "{message}");
     }
+}
+
+#[test]
+fn an_entrypoint_by_hand_under_the_name_of_another_service_is_told() {
+    let hand = by_hand("cluster1", "search.default.cluster1", "other", "default");
+    let seen = settled(seen(seed(), vec![hand]));
+    assert_eq!(places(&seen).len(), 3);
+    let (status, reason, message) = resolved(&seen);
+    assert_eq!(
+        (status, reason.as_str()),
+        (ConditionStatus::False, "MadeByHand")
+    );
+    assert!(message.starts_with("spec.services[0]: "), "{message}");
+    assert!(message.contains("exposes other.default"), "{message}");
 }
 
 #[test]
@@ -313,9 +327,11 @@ fn a_second_entrypoint_of_a_service_is_told_at_both() {
         let (status, reason, message) = accepted(&seen, name);
         assert_eq!(
             (status, reason.as_str()),
-            (ConditionStatus::False, "Duplicate")
+            (ConditionStatus::False, "Ambiguous")
         );
-        assert!(message.contains(other), "{message}");
+        for object in [name, other] {
+            assert!(message.contains(&format!("`{object}`")), "{message}");
+        }
     }
 }
 
