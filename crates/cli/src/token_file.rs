@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context;
-use jiff::Timestamp;
+use jiff::SignedDuration;
 use strait_types::JoinToken;
 
 use crate::{
@@ -48,14 +48,19 @@ fn parse(text: &str) -> anyhow::Result<JoinToken> {
     }
 }
 
-/// The file's text: YAML, with a few words for whoever opens it.
-pub(crate) fn render(token: &JoinToken, now: Timestamp) -> Result<String, Failure> {
-    let yaml = serde_saphyr::to_string(token).context("failed to write the token")?;
+/// The token as YAML.
+pub(crate) fn to_yaml(token: &JoinToken) -> Result<String, Failure> {
+    Ok(serde_saphyr::to_string(token).context("failed to write the token")?)
+}
+
+/// The file's text: YAML, with a few words for whoever opens it. `life` is how long it is good.
+pub(crate) fn render(token: &JoinToken, life: SignedDuration) -> Result<String, Failure> {
     Ok(format!(
         "# Lets cluster {} join, once, within {}. Keep it secret until then.\n\
-         # At that cluster:  strait join --token-file FILE\n{yaml}",
+         # At that cluster:  strait join --token-file FILE\n{}",
         token.cluster,
-        age::span(token.expires.duration_since(now)),
+        age::span(life),
+        to_yaml(token)?,
     ))
 }
 
@@ -82,6 +87,7 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use jiff::Timestamp;
     use strait_types::JoinCredential;
 
     use super::*;
@@ -94,7 +100,7 @@ mod tests {
         let path = dir.join("token.yaml");
         std::fs::write(&path, "old").unwrap();
         let token = token(now);
-        let text = render(&token, now).unwrap();
+        let text = render(&token, SignedDuration::from_hours(1)).unwrap();
         write(&path, &text).unwrap();
         assert_eq!(read(&path).unwrap(), token);
         assert_eq!(
@@ -124,7 +130,7 @@ mod tests {
     fn token(now: Timestamp) -> JoinToken {
         JoinToken {
             cluster: "cluster1".parse().unwrap(),
-            expires: now + jiff::SignedDuration::from_hours(1),
+            expires: now + SignedDuration::from_hours(1),
             hubs: vec!["hub.example.com:8443".to_owned()],
             ca_bundle: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned(),
             token: JoinCredential::from_random([1; 8], [2; 32]),

@@ -37,8 +37,6 @@ struct Member {
     #[serde(skip_serializing_if = "String::is_empty")]
     since: String,
     #[serde(skip_serializing_if = "String::is_empty")]
-    agent: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
     message: String,
     #[serde(skip)]
     age: String,
@@ -48,9 +46,6 @@ struct Member {
 struct Members {
     clusters: Vec<Member>,
 }
-
-/// The claim in which an agent tells its version.
-const VERSION_CLAIM: &str = "version.strait.dev";
 
 pub(crate) async fn run(
     global: &GlobalArgs,
@@ -90,10 +85,6 @@ fn member(cluster: &ManagedCluster, now: Timestamp) -> Member {
         State::Connected => String::new(),
         State::Lost | State::Unknown | State::Expected => reachable.map(told).unwrap_or_default(),
     };
-    let agent = status
-        .cluster_claims
-        .iter()
-        .find(|c| c.name.as_deref() == Some(VERSION_CLAIM));
     Member {
         cluster: cluster.name_any(),
         state,
@@ -102,9 +93,6 @@ fn member(cluster: &ManagedCluster, now: Timestamp) -> Member {
             .map(|since| age::age(since, now))
             .unwrap_or_default(),
         since,
-        agent: agent
-            .and_then(|claim| claim.value.clone())
-            .unwrap_or_default(),
         message,
     }
 }
@@ -119,7 +107,7 @@ fn told(condition: &Condition) -> String {
 
 impl Report for Members {
     fn table(&self) -> String {
-        let mut table = Table::new(&["CLUSTER", "STATE", "SINCE", "AGENT", ""]);
+        let mut table = Table::new(&["CLUSTER", "STATE", "SINCE", ""]);
         for member in &self.clusters {
             let state = match member.state {
                 State::Connected => "connected",
@@ -131,7 +119,6 @@ impl Report for Members {
                 member.cluster.clone(),
                 state.to_owned(),
                 member.age.clone(),
-                member.agent.clone(),
                 member.message.clone(),
             ]);
         }
@@ -141,7 +128,7 @@ impl Report for Members {
 
 #[cfg(test)]
 mod tests {
-    use strait_api::{ClusterClaim, ManagedClusterSpec, ManagedClusterStatus};
+    use strait_api::{ManagedClusterSpec, ManagedClusterStatus};
 
     use super::*;
 
@@ -165,10 +152,10 @@ mod tests {
         let now = Timestamp::from_second(1_800_000_000 + 3 * 3600 + 720).unwrap();
         assert_eq!(
             members(&found, now).table(),
-            "CLUSTER   STATE      SINCE  AGENT\n\
-             cluster1  connected  3h12m  0.1.0\n\
-             lab       lost       3h12m  0.1.0  no answer to a probe\n\
-             new       expected   -      -\n"
+            "CLUSTER   STATE      SINCE\n\
+             cluster1  connected  3h12m\n\
+             lab       lost       3h12m  no answer to a probe\n\
+             new       expected   -\n"
         );
     }
 
@@ -182,7 +169,7 @@ mod tests {
         assert_eq!(
             json,
             serde_json::json!({ "clusters": [{
-                "cluster": "a", "state": "connected", "since": "2027-01-15T08:00:00Z", "agent": "0.1.0",
+                "cluster": "a", "state": "connected", "since": "2027-01-15T08:00:00Z",
             }]})
         );
     }
@@ -193,7 +180,6 @@ mod tests {
         for (kind, status, message) in conditions {
             all.push(Condition::new(kind, *status, "Probe", *message, at));
         }
-        let mut claims = vec![];
         if !all.is_empty() {
             all.push(Condition::new(
                 wire_names::JOINED,
@@ -202,15 +188,10 @@ mod tests {
                 "",
                 at,
             ));
-            claims.push(ClusterClaim {
-                name: Some(VERSION_CLAIM.to_owned()),
-                value: Some("0.1.0".to_owned()),
-            });
         }
         let mut cluster = ManagedCluster::new(name, ManagedClusterSpec::default());
         cluster.status = Some(ManagedClusterStatus {
             conditions: all,
-            cluster_claims: claims,
             ..ManagedClusterStatus::default()
         });
         cluster

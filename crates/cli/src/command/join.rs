@@ -54,7 +54,7 @@ pub(crate) async fn run(
         allow: args.allow.clone(),
     };
     let mut objects = install.objects();
-    let secret = install.join_secret(&token_file::render(&token, Timestamp::UNIX_EPOCH)?);
+    let secret = install.join_secret(&token_file::to_yaml(&token)?);
     let before_pods = objects
         .iter()
         .take_while(|o| o.kind() <= secret.kind())

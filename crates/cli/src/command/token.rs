@@ -51,7 +51,7 @@ pub(crate) async fn create(
         ca_bundle: info.ca_bundle,
         token: secret,
     };
-    let text = token_file::render(&token, now)?;
+    let text = token_file::render(&token, args.ttl)?;
     let Some(path) = &args.output else {
         return printer.data(&text);
     };
