@@ -4,7 +4,7 @@ use std::fmt;
 
 use kube::{
     Api, Resource,
-    api::{Patch, PatchParams},
+    api::{Patch, PatchParams, PostParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -32,6 +32,28 @@ pub struct ApplyError {
 // === impl FieldManager ===
 
 impl FieldManager {
+    /// Creates an object that is missing; one of its name that is there already stays as it is.
+    /// Returns whether it was created.
+    ///
+    /// # Errors
+    /// When the API server refuses or does not answer.
+    pub async fn create<K>(self, api: &Api<K>, name: &str, want: &Value) -> Result<bool, ApplyError>
+    where
+        K: Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + fmt::Debug,
+    {
+        let params = PostParams {
+            field_manager: Some(self.0.to_owned()),
+            ..PostParams::default()
+        };
+        let object = serde_json::from_value(want.clone())
+            .map_err(|source| error::<K>(name, kube::Error::SerdeError(source)))?;
+        match api.create(&params, &object).await {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Ok(false),
+            Err(source) => Err(error::<K>(name, source)),
+        }
+    }
+
     /// Makes the object say what `want` says. `want` holds only the fields that this manager owns,
     /// with apiVersion, kind and name; fields that it owned before and that are gone are removed.
     /// Takes fields over that other managers own.

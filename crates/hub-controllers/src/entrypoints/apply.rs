@@ -30,10 +30,13 @@ pub(super) async fn apply(client: &Client, decision: &Decision) -> Round {
     }
     for made in &decision.make {
         let (api, name) = (entrypoints(made.namespace()), made.name());
-        if round
-            .note(MANAGER.apply(&api, &name, &made.to_json()).await)
-            .is_some()
-        {
+        let want = made.to_json();
+        let written = if made.exists {
+            MANAGER.apply(&api, &name, &want).await.map(|_| true)
+        } else {
+            MANAGER.create(&api, &name, &want).await
+        };
+        if round.note(written) == Some(true) {
             tracing::info!(cluster = made.namespace(), name, "entrypoint written");
         }
     }

@@ -54,64 +54,102 @@ type RbacSubject = (&'static str, String, Option<String>);
 /// What must be written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Decision {
+    /// Missing ones.
+    pub(super) new_roles: Vec<Grant>,
+    /// Those that say something else.
     pub(super) roles: Vec<Grant>,
+    /// Missing ones, whose role is right.
+    pub(super) new_bindings: Vec<Grant>,
+    /// Those that say something else.
     pub(super) bindings: Vec<Grant>,
     pub(super) delete_roles: Vec<Doomed>,
     pub(super) delete_bindings: Vec<Doomed>,
 }
 
 pub(super) fn decide(seen: &Seen) -> Decision {
-    let grants: Vec<Grant> = seen
+    let grants: BTreeMap<Place, Grant> = seen
         .entrypoints
         .iter()
         .filter_map(|e| Grant::of(e))
+        .map(|grant| ((grant.namespace.clone(), grant.name.clone()), grant))
         .collect();
-    let roles = index(&seen.roles);
-    let bindings = index(&seen.bindings);
-    let mut decision = Decision::default();
-    for grant in &grants {
-        let place = (grant.namespace.clone(), grant.name.clone());
-        if !roles.get(&place).is_some_and(|role| grant.is_role(role)) {
-            decision.roles.push(grant.clone());
+    let (roles, delete_roles) = sorted(&seen.roles, &grants);
+    let (bindings, delete_bindings) = sorted(&seen.bindings, &grants);
+    let mut decision = Decision {
+        delete_roles,
+        delete_bindings,
+        ..Decision::default()
+    };
+    for (place, grant) in &grants {
+        let role = roles.get(place).copied();
+        match role {
+            None => decision.new_roles.push(grant.clone()),
+            Some(role) if role.can_be_of(grant) && !grant.is_role(role) => {
+                decision.roles.push(grant.clone());
+            }
+            Some(_) => {}
         }
-        if !bindings.get(&place).is_some_and(|b| grant.is_binding(b)) {
-            decision.bindings.push(grant.clone());
+        match bindings.get(place) {
+            // Not before the role is seen to be ours: a binding hands on whatever the role says.
+            None if role.is_some_and(|role| grant.is_role(role)) => {
+                decision.new_bindings.push(grant.clone());
+            }
+            Some(binding) if binding.can_be_of(grant) && !grant.is_binding(binding) => {
+                decision.bindings.push(grant.clone());
+            }
+            _ => {}
         }
     }
-    let wanted = grants.into_iter().map(|g| (g.namespace, g.name)).collect();
-    // The binding is what lets somebody in.
-    decision.delete_bindings = unwanted(&seen.bindings, &wanted);
-    decision.delete_roles = unwanted(&seen.roles, &wanted);
     decision
 }
 
+/// Namespace and name.
 type Place = (String, String);
 
-fn index<K: Resource>(objects: &[Arc<K>]) -> BTreeMap<Place, &K> {
-    objects
-        .iter()
-        .filter_map(|object| {
-            let place = (object.namespace()?, object.name_any());
-            Some((place, object.as_ref()))
-        })
-        .collect()
-}
-
-fn unwanted<K: Resource>(objects: &[Arc<K>], wanted: &BTreeSet<Place>) -> Vec<Doomed> {
-    objects
-        .iter()
-        .filter(|object| lives(object.as_ref()))
-        .filter_map(|object| {
-            let (namespace, name) = (object.namespace()?, object.name_any());
-            let uid = object.uid()?;
-            let place = (namespace.clone(), name.clone());
-            (!wanted.contains(&place)).then_some(Doomed {
+/// Those that belong to a grant, and those that do not: of an entrypoint that names nobody, or
+/// that is gone, though another has its name. An object that must go is replaced once it is gone.
+fn sorted<'a, K: GrantObject>(
+    objects: &'a [Arc<K>],
+    grants: &BTreeMap<Place, Grant>,
+) -> (BTreeMap<Place, &'a K>, Vec<Doomed>) {
+    let mut kept = BTreeMap::new();
+    let mut doomed = vec![];
+    for object in objects {
+        let (Some(namespace), Some(uid)) = (object.namespace(), object.uid()) else {
+            continue;
+        };
+        let place = (namespace, object.name_any());
+        let wanted = grants.get(&place).is_some_and(|g| object.can_be_of(g));
+        if !wanted && lives(object.as_ref()) {
+            let (namespace, name) = place.clone();
+            doomed.push(Doomed {
                 namespace,
                 name,
                 uid,
-            })
-        })
-        .collect()
+            });
+        }
+        kept.insert(place, object.as_ref());
+    }
+    (kept, doomed)
+}
+
+/// A role or a binding.
+trait GrantObject: Resource<DynamicType = ()> {
+    /// Whether what never changes in it is right.
+    fn can_be_of(&self, grant: &Grant) -> bool;
+}
+
+impl GrantObject for Role {
+    fn can_be_of(&self, grant: &Grant) -> bool {
+        grant.owns(self)
+    }
+}
+
+impl GrantObject for RoleBinding {
+    fn can_be_of(&self, grant: &Grant) -> bool {
+        let role = &self.role_ref;
+        grant.owns(self) && role.kind == "Role" && role.name == grant.name
+    }
 }
 
 // === impl Grant ===
@@ -193,7 +231,7 @@ impl Grant {
             verbs: vec![CONNECT_VERB.to_owned()],
             ..PolicyRule::default()
         };
-        self.owns(role) && role.rules.as_deref() == Some(&[rule])
+        role.can_be_of(self) && role.rules.as_deref() == Some(&[rule])
     }
 
     fn is_binding(&self, binding: &RoleBinding) -> bool {
@@ -208,7 +246,7 @@ impl Grant {
             .iter()
             .map(|(kind, name, namespace)| (*kind, name.as_str(), namespace.as_deref()))
             .collect();
-        self.owns(binding) && found == wanted
+        binding.can_be_of(self) && found == wanted
     }
 
     fn owns(&self, object: &impl Resource) -> bool {
@@ -270,42 +308,52 @@ mod tests {
         }
     }
 
-    /// The world after a decision was applied.
-    fn applied(entrypoint: Arc<ClusterProxyEntrypoint>, decision: &Decision) -> Seen {
+    /// The world when nothing is left to do.
+    fn settled(mut seen: Seen) -> Seen {
         let stored = |mut object: Value| {
             object["metadata"]["uid"] = "made".into();
             object
         };
-        let read = |object: Value| serde_json::from_value(stored(object)).unwrap();
-        Seen {
-            entrypoints: vec![entrypoint],
-            roles: decision
-                .roles
-                .iter()
-                .map(|g| Arc::new(read(g.role())))
-                .collect(),
-            bindings: decision
-                .bindings
-                .iter()
-                .map(|g| Arc::new(serde_json::from_value(stored(g.binding())).unwrap()))
-                .collect(),
+        for _ in 0..5 {
+            let decision = decide(&seen);
+            if decision == Decision::default() {
+                return seen;
+            }
+            let gone = |name: String, doomed: &[Doomed]| doomed.iter().any(|d| d.name == name);
+            seen.roles
+                .retain(|r| !gone(r.name_any(), &decision.delete_roles));
+            seen.bindings
+                .retain(|b| !gone(b.name_any(), &decision.delete_bindings));
+            for grant in decision.new_roles.iter().chain(&decision.roles) {
+                seen.roles.retain(|r| r.name_any() != grant.name);
+                let role = serde_json::from_value(stored(grant.role())).unwrap();
+                seen.roles.push(Arc::new(role));
+            }
+            for grant in decision.new_bindings.iter().chain(&decision.bindings) {
+                seen.bindings.retain(|b| b.name_any() != grant.name);
+                let binding = serde_json::from_value(stored(grant.binding())).unwrap();
+                seen.bindings.push(Arc::new(binding));
+            }
         }
+        panic!("still something to do: {:?}", decide(&seen));
+    }
+
+    fn of(entrypoint: Arc<ClusterProxyEntrypoint>) -> Seen {
+        settled(Seen {
+            entrypoints: vec![entrypoint],
+            ..Seen::default()
+        })
     }
 
     #[test]
     fn subjects_may_connect_to_their_entrypoint_and_to_nothing_else() {
-        let entrypoint = entrypoint(vec![
+        let seen = of(entrypoint(vec![
             named(SubjectKind::User, "dev@example.com", None),
             named(SubjectKind::ServiceAccount, "ci", Some("tools")),
             named(SubjectKind::ServiceAccount, "lost", None),
-        ]);
-        let seen = Seen {
-            entrypoints: vec![Arc::clone(&entrypoint)],
-            ..Seen::default()
-        };
-        let decision = decide(&seen);
+        ]));
         assert_eq!(
-            decision.roles[0].role()["rules"],
+            serde_json::to_value(&seen.roles[0].rules).unwrap(),
             json!([{
                 "apiGroups": ["proxy.open-cluster-management.io"],
                 "resources": ["clusterproxyentrypoints"],
@@ -314,34 +362,55 @@ mod tests {
             }])
         );
         assert_eq!(
-            decision.bindings[0].binding()["subjects"],
+            serde_json::to_value(&seen.bindings[0].subjects).unwrap(),
             json!([
                 { "kind": "ServiceAccount", "name": "ci", "namespace": "tools" },
                 { "kind": "User", "name": "dev@example.com", "apiGroup": RBAC_GROUP },
             ])
         );
-        assert_eq!(decide(&applied(entrypoint, &decision)), Decision::default());
+        assert_eq!(seen.bindings[0].role_ref.name, seen.roles[0].name_any());
     }
 
     #[test]
     fn who_is_no_subject_any_more_loses_the_right() {
-        let before = entrypoint(vec![named(SubjectKind::Group, "team", None)]);
-        let made = decide(&Seen {
-            entrypoints: vec![before],
-            ..Seen::default()
-        });
+        let mut seen = of(entrypoint(vec![named(SubjectKind::Group, "team", None)]));
+        seen.entrypoints = vec![entrypoint(vec![named(SubjectKind::Group, "others", None)])];
+        let decision = decide(&seen);
+        assert_eq!((decision.roles.len(), decision.bindings.len()), (0, 1));
+
+        seen.entrypoints = vec![entrypoint(vec![])];
+        let decision = decide(&seen);
         let doomed = Doomed {
             namespace: "cluster1".to_owned(),
             name: "strait-connect-search".to_owned(),
             uid: "made".to_owned(),
         };
-        let decision = decide(&applied(entrypoint(vec![]), &made));
         assert_eq!(decision.delete_bindings, std::slice::from_ref(&doomed));
         assert_eq!(decision.delete_roles, [doomed]);
+    }
 
-        let other = entrypoint(vec![named(SubjectKind::Group, "others", None)]);
-        let decision = decide(&applied(other, &made));
-        assert_eq!((decision.roles.len(), decision.bindings.len()), (0, 1));
+    #[test]
+    fn nobody_is_bound_to_a_role_that_is_not_seen_to_be_ours() {
+        let entrypoint = entrypoint(vec![named(SubjectKind::Group, "team", None)]);
+        let mut seen = of(entrypoint);
+        seen.bindings.clear();
+        let role = Arc::make_mut(&mut seen.roles[0]);
+        role.rules.as_mut().unwrap()[0].verbs = vec!["*".to_owned()];
+        let decision = decide(&seen);
+        assert_eq!((decision.roles.len(), decision.new_bindings.len()), (1, 0));
+    }
+
+    #[test]
+    fn the_right_to_a_former_entrypoint_of_the_same_name_is_made_anew() {
+        let before = entrypoint(vec![named(SubjectKind::Group, "team", None)]);
+        let mut seen = of(Arc::clone(&before));
+        let mut anew = (*before).clone();
+        anew.metadata.uid = Some("u2".to_owned());
+        seen.entrypoints = vec![Arc::new(anew)];
+        let decision = decide(&seen);
+        let counts = (decision.delete_roles.len(), decision.delete_bindings.len());
+        assert_eq!(counts, (1, 1));
+        assert_eq!(settled(seen).roles[0].owner_references()[0].uid, "u2");
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub(in crate::entrypoints) struct Made {
     source: String,
     /// Name and uid of the configuration that owns it.
     owner: (String, String),
+    /// Whether it is there and says something else.
+    pub(in crate::entrypoints) exists: bool,
 }
 
 /// An entrypoint to delete: this object, and no other of its name.
@@ -94,6 +96,12 @@ fn is_ours(object: &ClusterProxyEntrypoint) -> bool {
     object.labels().contains_key(CONFIGURATION_LABEL)
 }
 
+/// Whether a configuration with another uid owns the object.
+fn is_of_another(object: &ClusterProxyEntrypoint, uid: &str) -> bool {
+    let mut owners = object.owner_references().iter();
+    owners.any(|owner| owner.kind == "ManagedProxyConfiguration" && owner.uid != uid)
+}
+
 /// Namespace and name.
 fn place(object: &ClusterProxyEntrypoint) -> Option<(&str, &str)> {
     let metadata = &object.metadata;
@@ -143,16 +151,22 @@ impl<'a> Index<'a> {
             // It is being made; its arrival is the next round.
             return;
         }
-        let made = Made {
+        let mut made = Made {
             service: service.clone(),
             source: wanted.source.clone(),
             owner: owner.clone(),
+            exists: false,
         };
         let key = (cluster, service.namespace(), service.service());
         match self.by_place.get(&(cluster, name.as_str())) {
             Some(found) if !lives(*found) => {}
+            // Its configuration is gone, and another has its name now.
+            Some(found) if is_ours(found) && is_of_another(found, &owner.1) => {
+                objects.delete.extend(Doomed::of(found));
+            }
             Some(found) if is_ours(found) => {
                 if !made.is(found) {
+                    made.exists = true;
                     objects.make.push(made);
                 }
             }

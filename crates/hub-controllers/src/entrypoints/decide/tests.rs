@@ -216,6 +216,20 @@ fn without_its_configuration_nothing_stays_exposed() {
 }
 
 #[test]
+fn what_a_former_configuration_made_is_made_anew() {
+    let mut seen = settled(seen(seed(), vec![]));
+    let mut anew = configuration("cluster-proxy", seed());
+    anew.metadata.uid = Some("another".to_owned());
+    seen.configurations = vec![Arc::new(anew)];
+    let decision = decide(&seen);
+    assert_eq!((decision.delete.len(), decision.make.len()), (3, 0));
+    let seen = settled(seen);
+    let owners = seen.entrypoints.iter().map(|e| &e.owner_references()[0]);
+    assert!(owners.into_iter().all(|owner| owner.uid == "another"));
+    assert_eq!(places(&seen).len(), 3);
+}
+
+#[test]
 fn a_field_that_cannot_be_read_takes_nothing_away() {
     let mut seen = settled(seen(seed(), vec![]));
     let broken = configuration("cluster-proxy", json!({ "services": "search" }));
@@ -378,7 +392,9 @@ fn what_users_change_of_their_own_stays_and_what_is_ours_comes_back() {
     let mut seen = settled(seen);
     assert_eq!(seen.entrypoints[0].spec.ports, ["443"]);
     Arc::make_mut(&mut seen.entrypoints[0]).spec.service = "other".to_owned();
-    assert_eq!(decide(&seen).make.len(), 1);
+    let make = decide(&seen).make;
+    assert_eq!(make.len(), 1);
+    assert!(make[0].exists, "what its users wrote in it stays");
 }
 
 #[test]
