@@ -40,7 +40,7 @@ impl ControllerRole {
         tasks.spawn("admin", |stop| admin.run(stop));
         let stopped = tasks.stop().clone();
         let work = async {
-            strait_hub_controllers::run(connection.client, config, &tasks).await?;
+            strait_hub_controllers::run(connection.client, config, &tasks).await;
             running.holds();
             stopped.cancelled().await;
             anyhow::bail!("a task that the controllers need has ended")

@@ -42,15 +42,9 @@ const HUB_DEPLOYMENT: &str = "strait-hub";
 /// Runs the hub's controllers until `tasks` are stopped; every task belongs to `tasks`.
 ///
 /// Everybody watches and only the leader writes: the definitions of our kinds first, then all
-/// else. Returns once the controllers run, which is when the definitions are there.
-///
-/// # Errors
-/// When the definitions cannot be waited for; the caller may try again.
-pub async fn run(
-    client: Client,
-    config: ControllerConfig,
-    tasks: &Tasks,
-) -> Result<(), strait_kube_kit::CrdError> {
+/// else. Returns once the controllers run, which is when the definitions are there, or when the
+/// tasks are stopped before.
+pub async fn run(client: Client, config: ControllerConfig, tasks: &Tasks) {
     let lease = LeaseConfig {
         namespace: HUB_NAMESPACE.to_owned(),
         name: LEASE.to_owned(),
@@ -66,12 +60,11 @@ pub async fn run(
     let crds = all_crds();
     tokio::select! {
         biased;
-        () = tasks.stop().cancelled() => return Ok(()),
-        served = await_crds(&client, &crds) => served?,
+        () = tasks.stop().cancelled() => return,
+        () = await_crds(&client, &crds) => {}
     }
     tracing::info!("every kind is served");
     start_all(client, config, tasks, &leadership);
-    Ok(())
 }
 
 fn start_all(client: Client, config: ControllerConfig, tasks: &Tasks, leadership: &Leadership) {

@@ -9,6 +9,7 @@ use kube::{
 };
 use serde_json::json;
 use strait_api::wire_names::MANAGED_BY;
+use strait_runtime::Backoff;
 use thiserror::Error;
 
 use crate::{ApplyError, Classify, FieldManager, Verdict};
@@ -17,6 +18,9 @@ const MANAGER: FieldManager = FieldManager("strait-crds");
 
 /// Until a new definition is served. It takes tens of milliseconds on an idle API server.
 const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Delays between two tries to watch.
+const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
 /// On a definition that Strait installed: the version that wrote it. The name is Kubernetes' own.
 const VERSION_LABEL: &str = "app.kubernetes.io/version";
@@ -35,14 +39,6 @@ pub enum CrdError {
     /// It cannot be written.
     #[error("failed to install a CustomResourceDefinition")]
     Apply(#[from] ApplyError),
-    /// It cannot be waited for.
-    #[error("failed to watch CustomResourceDefinition {name}")]
-    Watch {
-        /// Its name.
-        name: String,
-        /// Why.
-        source: wait::Error,
-    },
     /// It is not served.
     #[error("CustomResourceDefinition {0} is not served")]
     NotEstablished(String),
@@ -88,22 +84,25 @@ pub async fn install(
 }
 
 /// Waits until somebody has installed all of the definitions and they are served, however long
-/// that takes.
-///
-/// # Errors
-/// When the API server cannot be watched.
-pub async fn await_served(
-    client: &Client,
-    definitions: &[CustomResourceDefinition],
-) -> Result<(), CrdError> {
+/// that takes, and whether the API server can be reached meanwhile or not. Cancel safe.
+pub async fn await_served(client: &Client, definitions: &[CustomResourceDefinition]) {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let mut backoff = Backoff::random(RETRY.0, RETRY.1);
     for definition in definitions {
         let name = definition.name_any();
-        wait::await_condition(api.clone(), &name, conditions::is_crd_established())
-            .await
-            .map_err(|source| CrdError::Watch { name, source })?;
+        loop {
+            let served =
+                wait::await_condition(api.clone(), &name, conditions::is_crd_established());
+            let Err(error) = served.await else { break };
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(
+                name,
+                error,
+                "a definition cannot be waited for; trying again"
+            );
+            tokio::time::sleep(backoff.next_delay()).await;
+        }
     }
-    Ok(())
 }
 
 /// Whether a definition that is there was installed by Strait, and by no newer one.
@@ -133,7 +132,7 @@ impl Classify for CrdError {
         match self {
             Self::Get { source, .. } => source.verdict(),
             Self::Apply(error) => error.verdict(),
-            Self::Watch { .. } | Self::NotEstablished(_) => Verdict::Retry,
+            Self::NotEstablished(_) => Verdict::Retry,
         }
     }
 }

@@ -12,7 +12,8 @@ use kube::{
     api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
 use strait_runtime::clock;
-use tokio::sync::watch;
+use thiserror::Error;
+use tokio::{sync::watch, time::error::Elapsed};
 use tokio_util::sync::CancellationToken;
 
 /// Whose lease, and for how long. The durations are client-go's defaults for leader election.
@@ -38,6 +39,15 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// Whether this process leads. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Leadership(watch::Receiver<bool>);
+
+/// Why a lease was neither renewed nor seen to be another's.
+#[derive(Debug, Error)]
+enum TurnError {
+    #[error("the API server does not answer")]
+    Silent(#[from] Elapsed),
+    #[error("the API server refuses or cannot be reached")]
+    Refused(#[from] kube::Error),
+}
 
 /// What to do about a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +82,7 @@ pub fn elect(
                     announce(&leads, led);
                 }
                 Err(error) => {
+                    let error = &error as &dyn std::error::Error;
                     tracing::warn!(lease = config.name, error, "the lease could not be renewed");
                 }
             }
@@ -127,12 +138,10 @@ fn announce(leads: &watch::Sender<bool>, now: bool) {
 }
 
 /// An answer in time, or why there is none.
-async fn answered(turn: impl Future<Output = Result<bool, kube::Error>>) -> Result<bool, String> {
-    match tokio::time::timeout(ANSWER, turn).await {
-        Ok(Ok(led)) => Ok(led),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(elapsed) => Err(format!("the API server does not answer: {elapsed}")),
-    }
+async fn answered(
+    turn: impl Future<Output = Result<bool, kube::Error>>,
+) -> Result<bool, TurnError> {
+    Ok(tokio::time::timeout(ANSWER, turn).await??)
 }
 
 async fn turn(api: &Api<Lease>, config: &LeaseConfig) -> Result<bool, kube::Error> {
