@@ -61,7 +61,7 @@ pub struct ManagedProxyConfigurationStatus {
     /// The generation that the conditions are about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_observed_generation: Option<i64>,
-    /// `ServicesResolved`, `ImagesHonoured`, `ProxyServerDeployed`.
+    /// `ServicesResolved`, `ImagesHonoured`, `ProxyServerDeployed`, `CertificatesValid`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

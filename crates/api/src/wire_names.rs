@@ -63,6 +63,8 @@ pub const ACCEPTED: &str = "Accepted";
 pub const SERVICES_RESOLVED: &str = "ServicesResolved";
 /// Condition of `ManagedProxyConfiguration`: whether its image fields are used.
 pub const IMAGES_HONOURED: &str = "ImagesHonoured";
+/// Condition of `ManagedProxyConfiguration`: the hub's authorities can be used, until when.
+pub const CERTIFICATES_VALID: &str = "CertificatesValid";
 /// Condition of `ManagedProxyConfiguration` (cluster-proxy's name): the hub's Deployment is ready.
 pub const PROXY_SERVER_DEPLOYED: &str = "ProxyServerDeployed";
 

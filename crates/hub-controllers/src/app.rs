@@ -75,12 +75,14 @@ fn start_all(client: Client, config: ControllerConfig, tasks: &Tasks, leadership
     let clusters = watches.all::<ManagedCluster>("managedclusters", "");
     let namespaces = watches.all::<Namespace>("namespaces", "");
     let entrypoints = watches.all::<ClusterProxyEntrypoint>("entrypoints", "");
+    let secrets = watches.one::<Secret>("secrets", None);
     let sources = entrypoints::Sources {
         configurations: watches.all::<ManagedProxyConfiguration>("configurations", ""),
         clusters: clusters.clone(),
         namespaces: namespaces.clone(),
         entrypoints: entrypoints.clone(),
         hub: watches.one::<Deployment>("deployments", Some(HUB_DEPLOYMENT)),
+        secrets: secrets.clone(),
     };
     let controller = Entrypoints {
         client: client.clone(),
@@ -96,12 +98,16 @@ fn start_all(client: Client, config: ControllerConfig, tasks: &Tasks, leadership
     };
     start(tasks, leadership, controller);
     start(tasks, leadership, watches.grants(entrypoints));
-    start_secrets(&watches, config, leadership);
+    start_secrets(&watches, secrets, config, leadership);
 }
 
 /// Starts those who keep the Secrets of the hub's namespace.
-fn start_secrets(watches: &Watches<'_>, config: ControllerConfig, leadership: &Leadership) {
-    let secrets = watches.one::<Secret>("secrets", None);
+fn start_secrets(
+    watches: &Watches<'_>,
+    secrets: Objects<Secret>,
+    config: ControllerConfig,
+    leadership: &Leadership,
+) {
     let controller = JoinTokens {
         client: watches.client.clone(),
         secrets: secrets.clone(),

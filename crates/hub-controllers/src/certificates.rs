@@ -3,6 +3,7 @@
 mod apply;
 mod authority;
 mod decide;
+mod health;
 mod info;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,8 @@ use kube::{Client, runtime::events::Recorder};
 use strait_api::wire_names::{AGENT_CA_SECRET, HUB_CA_SECRET, HUB_INFO_CONFIG_MAP, HUB_NAMESPACE};
 use strait_kube_kit::{Controller, Objects, Round};
 use strait_runtime::clock;
+
+pub(crate) use health::health;
 
 use crate::ControllerConfig;
 

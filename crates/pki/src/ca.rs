@@ -14,8 +14,9 @@ use time::OffsetDateTime;
 
 use crate::{Identity, PkiError, RequestError, TrustDomain, bundle, certificate, request, tls};
 
-/// How far certificates reach back, for peers whose clock is behind.
-const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
+/// How far certificates reach back before the moment they were made at, for peers whose clock is
+/// behind.
+pub const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
 
 /// A certificate authority with its key.
 pub struct Ca {

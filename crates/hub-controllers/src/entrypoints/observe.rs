@@ -3,8 +3,14 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::Timestamp;
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Namespace};
-use strait_api::{ClusterProxyEntrypoint, ManagedCluster, ManagedProxyConfiguration};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Namespace, Secret},
+};
+use strait_api::{
+    ClusterProxyEntrypoint, ManagedCluster, ManagedProxyConfiguration,
+    wire_names::{AGENT_CA_SECRET, HUB_CA_SECRET, HUB_NAMESPACE},
+};
 use strait_kube_kit::Objects;
 use strait_types::ClusterName;
 
@@ -24,6 +30,8 @@ pub(super) struct Seen {
     pub(super) entrypoints: Vec<Arc<ClusterProxyEntrypoint>>,
     /// The hub's Deployment.
     pub(super) hub: Option<Arc<Deployment>>,
+    /// The Secrets of the hub's authorities, by their names.
+    pub(super) authorities: Vec<(&'static str, Option<Arc<Secret>>)>,
     pub(super) now: Timestamp,
 }
 
@@ -36,6 +44,8 @@ pub(crate) struct Sources {
     pub(crate) entrypoints: Objects<ClusterProxyEntrypoint>,
     /// The hub's Deployment alone.
     pub(crate) hub: Objects<Deployment>,
+    /// Those of the hub's namespace.
+    pub(crate) secrets: Objects<Secret>,
 }
 
 // === impl Sources ===
@@ -47,6 +57,7 @@ impl Sources {
             && self.namespaces.ready().await
             && self.entrypoints.ready().await
             && self.hub.ready().await
+            && self.secrets.ready().await
     }
 
     pub(super) async fn changed(&mut self) -> bool {
@@ -56,6 +67,7 @@ impl Sources {
             changed = self.namespaces.changed() => changed,
             changed = self.entrypoints.changed() => changed,
             changed = self.hub.changed() => changed,
+            changed = self.secrets.changed() => changed,
         }
     }
 
@@ -69,6 +81,9 @@ impl Sources {
             namespaces: inventory::open_namespaces(&self.namespaces.all()),
             entrypoints: self.entrypoints.all(),
             hub: self.hub.all().into_iter().next(),
+            authorities: [AGENT_CA_SECRET, HUB_CA_SECRET]
+                .map(|name| (name, self.secrets.get(Some(HUB_NAMESPACE), name)))
+                .into(),
             now,
         }
     }

@@ -58,9 +58,8 @@ fn a_root_is_trusted_before_it_signs_and_after_it_has_signed() {
     let Plan::Keep { until } = step(&first, 1) else {
         panic!("a new authority is kept");
     };
-    // Two thirds of its life, which begins five minutes before it was made.
     let due = until.as_second() - START;
-    assert!((39_000..=40_500).contains(&due), "{due}");
+    assert_eq!(due, LIFETIME * 2 / 3);
     assert!(matches!(step(&first, due + 1), Plan::Prepare));
 
     let second = stored(&first).prepared(&ca(due), at(due));
@@ -69,7 +68,10 @@ fn a_root_is_trusted_before_it_signs_and_after_it_has_signed() {
         "the old one still signs"
     );
     assert_eq!(trusted(&second), 2);
-    assert!(matches!(step(&second, due + 2), Plan::Keep { .. }));
+    assert!(matches!(
+        step(&second, due + OVERLAP - 1),
+        Plan::Keep { .. }
+    ));
     assert!(matches!(step(&second, due + OVERLAP), Plan::Promote));
 
     let third = stored(&second).promoted(at(due + OVERLAP));
@@ -96,6 +98,18 @@ fn a_root_that_has_expired_meanwhile_is_replaced_at_once() {
     let third = stored(&second).promoted(at(late));
     assert_eq!(trusted(&third), 1);
     assert!(matches!(step(&third, late), Plan::Keep { .. }));
+}
+
+#[test]
+fn the_life_of_a_minute_has_the_same_steps() {
+    let minute = SignedDuration::from_mins(1);
+    let make = |second| Ca::generate("test", minute, at(second)).unwrap();
+    let first = created(&make(0));
+    assert!(matches!(step(&first, 39), Plan::Keep { .. }));
+    assert!(matches!(step(&first, 40), Plan::Prepare));
+    let second = stored(&first).prepared(&make(40), at(40));
+    assert!(matches!(step(&second, 49), Plan::Keep { .. }));
+    assert!(matches!(step(&second, 50), Plan::Promote));
 }
 
 #[test]

@@ -6,12 +6,15 @@ use serde_json::Value;
 use strait_api::{
     Condition, ConditionStatus, ManagedProxyConfiguration, ManagedProxyConfigurationStatus,
     set_condition,
-    wire_names::{CONFIGURATION_NAME, IMAGES_HONOURED, PROXY_SERVER_DEPLOYED, SERVICES_RESOLVED},
+    wire_names::{
+        CERTIFICATES_VALID, CONFIGURATION_NAME, IMAGES_HONOURED, PROXY_SERVER_DEPLOYED,
+        SERVICES_RESOLVED,
+    },
 };
 use strait_names::Exposure;
 
 use super::{Seen, objects::Objects};
-use crate::inventory::lives;
+use crate::{certificates::health, inventory::lives};
 
 /// The longest message of a condition, in bytes (`metav1.Condition`).
 const MAX_MESSAGE: usize = 32_768;
@@ -36,6 +39,7 @@ pub(super) fn decide(
                     services(exposure, objects),
                     images(configuration, seen.hub.as_deref()),
                     deployed(seen.hub.as_deref()),
+                    certificates(seen),
                 ]
             } else {
                 let message =
@@ -172,6 +176,13 @@ fn is_strait(image: &str) -> bool {
 fn image(hub: &Deployment) -> Option<&str> {
     let pod = hub.spec.as_ref()?.template.spec.as_ref()?;
     pod.containers.first()?.image.as_deref()
+}
+
+fn certificates(seen: &Seen) -> Said {
+    let secrets = seen.authorities.iter();
+    let secrets = secrets.map(|(name, secret)| (*name, secret.as_deref()));
+    let (status, reason, message) = health(secrets, seen.now);
+    (CERTIFICATES_VALID, status, reason, message)
 }
 
 /// Reasons and message are cluster-proxy's.

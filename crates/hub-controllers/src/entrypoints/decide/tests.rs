@@ -52,6 +52,7 @@ fn seen(spec: Value, entrypoints: Vec<ClusterProxyEntrypoint>) -> Seen {
         namespaces: names.iter().map(ToString::to_string).collect(),
         entrypoints: entrypoints.into_iter().map(Arc::new).collect(),
         hub: None,
+        authorities: vec![("strait-hub-ca", None)],
         now: Timestamp::UNIX_EPOCH,
     }
 }
@@ -450,4 +451,10 @@ fn images_and_the_hubs_deployment_are_told_as_they_are() {
             "Replicas: 2".to_owned()
         )
     );
+    let (status, reason, message) = condition(conditions, "CertificatesValid");
+    assert_eq!(
+        (status, reason.as_str()),
+        (ConditionStatus::False, "Missing")
+    );
+    assert!(message.starts_with("Secret strait-hub-ca: "), "{message}");
 }
