@@ -3,7 +3,7 @@
 use anyhow::Context;
 use clap::Args;
 use prometheus_client::registry::Registry;
-use strait_hub_controllers::{ControllerArgs, ControllerConfig};
+use strait_hub_controllers::{ControllerArgs, ControllerConfig, Metrics};
 use strait_kube_kit::ClientArgs;
 use strait_runtime::{LogArgs, Tasks, admin::Readiness, stop_signal};
 
@@ -32,7 +32,8 @@ impl ControllerRole {
         let connection = self.client.connect().await?;
         let meant = serde_json::to_string_pretty(&config)?;
         tracing::info!(config = %serde_json::to_string(&config)?, "starting");
-        let (readiness, registry) = (Readiness::default(), Registry::default());
+        let (readiness, mut registry) = (Readiness::default(), Registry::default());
+        let metrics = Metrics::new(&mut registry);
         let running = readiness.condition("controllers");
         running.fails("waiting until every kind is served");
         let admin = self.admin.bind(readiness, registry, meant).await?;
@@ -40,7 +41,7 @@ impl ControllerRole {
         tasks.spawn("admin", |stop| admin.run(stop));
         let stopped = tasks.stop().clone();
         let work = async {
-            strait_hub_controllers::run(connection.client, config, &tasks).await;
+            strait_hub_controllers::run(connection.client, config, metrics, &tasks).await;
             running.holds();
             stopped.cancelled().await;
             anyhow::bail!("a task that the controllers need has ended")

@@ -30,7 +30,7 @@ use strait_kube_kit::{
 use strait_runtime::Tasks;
 
 use crate::{
-    ControllerConfig, certificates::Certificates, clusters::Clusters, entrypoints,
+    ControllerConfig, Metrics, certificates::Certificates, clusters::Clusters, entrypoints,
     entrypoints::Entrypoints, grants, grants::Grants, join_tokens::JoinTokens,
 };
 
@@ -44,7 +44,7 @@ const HUB_DEPLOYMENT: &str = "strait-hub";
 /// Everybody watches and only the leader writes: the definitions of our kinds first, then all
 /// else. Returns once the controllers run, which is when the definitions are there, or when the
 /// tasks are stopped before.
-pub async fn run(client: Client, config: ControllerConfig, tasks: &Tasks) {
+pub async fn run(client: Client, config: ControllerConfig, metrics: Metrics, tasks: &Tasks) {
     let lease = LeaseConfig {
         namespace: HUB_NAMESPACE.to_owned(),
         name: LEASE.to_owned(),
@@ -52,97 +52,97 @@ pub async fn run(client: Client, config: ControllerConfig, tasks: &Tasks) {
     };
     let (leadership, election) = elect(client.clone(), lease, tasks.stop().clone());
     tasks.spawn("election", |_| election);
-    let definitions = Definitions {
-        client: client.clone(),
+    tasks.spawn_one(metrics.clone().follow(leadership.clone()));
+    let engine = Engine {
+        client,
+        tasks,
+        leadership,
+        metrics,
     };
-    start(tasks, &leadership, definitions);
+    engine.start(Definitions {
+        client: engine.client.clone(),
+    });
 
     let crds = all_crds();
     tokio::select! {
         biased;
         () = tasks.stop().cancelled() => return,
-        () = await_crds(&client, &crds) => {}
+        () = await_crds(&engine.client, &crds) => {}
     }
     tracing::info!("every kind is served");
-    start_all(client, config, tasks, &leadership);
+    start_all(&engine, config);
 }
 
-fn start_all(client: Client, config: ControllerConfig, tasks: &Tasks, leadership: &Leadership) {
-    let watches = Watches {
-        client: &client,
-        tasks,
-    };
-    let clusters = watches.all::<ManagedCluster>("managedclusters", "");
-    let namespaces = watches.all::<Namespace>("namespaces", "");
-    let entrypoints = watches.all::<ClusterProxyEntrypoint>("entrypoints", "");
-    let secrets = watches.one::<Secret>("secrets", None);
+fn start_all(engine: &Engine<'_>, config: ControllerConfig) {
+    let clusters = engine.all::<ManagedCluster>("managedclusters", "");
+    let namespaces = engine.all::<Namespace>("namespaces", "");
+    let entrypoints = engine.all::<ClusterProxyEntrypoint>("entrypoints", "");
+    let secrets = engine.one::<Secret>("secrets", None);
     let sources = entrypoints::Sources {
-        configurations: watches.all::<ManagedProxyConfiguration>("configurations", ""),
+        configurations: engine.all::<ManagedProxyConfiguration>("configurations", ""),
         clusters: clusters.clone(),
         namespaces: namespaces.clone(),
         entrypoints: entrypoints.clone(),
-        hub: watches.one::<Deployment>("deployments", Some(HUB_DEPLOYMENT)),
+        hub: engine.one::<Deployment>("deployments", Some(HUB_DEPLOYMENT)),
         secrets: secrets.clone(),
     };
     let controller = Entrypoints {
-        client: client.clone(),
+        client: engine.client.clone(),
         domain: config.domain.clone(),
         sources,
     };
-    start(tasks, leadership, controller);
+    engine.start(controller);
     let controller = Clusters {
-        client: client.clone(),
+        client: engine.client.clone(),
         clusters,
         namespaces,
         entrypoints: entrypoints.clone(),
     };
-    start(tasks, leadership, controller);
-    start(tasks, leadership, watches.grants(entrypoints));
-    start_secrets(&watches, secrets, config, leadership);
+    engine.start(controller);
+    engine.start(engine.grants(entrypoints));
+    start_secrets(engine, secrets, config);
 }
 
 /// Starts those who keep the Secrets of the hub's namespace.
-fn start_secrets(
-    watches: &Watches<'_>,
-    secrets: Objects<Secret>,
-    config: ControllerConfig,
-    leadership: &Leadership,
-) {
+fn start_secrets(engine: &Engine<'_>, secrets: Objects<Secret>, config: ControllerConfig) {
     let controller = JoinTokens {
-        client: watches.client.clone(),
+        client: engine.client.clone(),
         secrets: secrets.clone(),
         said: BTreeSet::new(),
     };
-    start(watches.tasks, leadership, controller);
+    engine.start(controller);
     let reporter = Reporter {
         controller: "strait.dev/controller".to_owned(),
         instance: Some(config.identity.clone()),
     };
     let controller = Certificates {
-        events: Recorder::new(watches.client.clone(), reporter),
-        client: watches.client.clone(),
+        events: Recorder::new(engine.client.clone(), reporter),
+        client: engine.client.clone(),
         config,
         secrets,
-        info: watches.one::<ConfigMap>("configmaps", Some(HUB_INFO_CONFIG_MAP)),
+        info: engine.one::<ConfigMap>("configmaps", Some(HUB_INFO_CONFIG_MAP)),
         said: BTreeMap::new(),
     };
-    start(watches.tasks, leadership, controller);
+    engine.start(controller);
 }
 
-fn start<C: Controller + 'static>(tasks: &Tasks, leadership: &Leadership, controller: C) {
-    let leadership = leadership.clone();
-    tasks.spawn(C::NAME, |stop| drive(controller, leadership, stop));
-}
-
-/// Starts watches.
-struct Watches<'a> {
-    client: &'a Client,
+/// Starts watches and controllers.
+struct Engine<'a> {
+    client: Client,
     tasks: &'a Tasks,
+    leadership: Leadership,
+    metrics: Metrics,
 }
 
-// === impl Watches ===
+// === impl Engine ===
 
-impl Watches<'_> {
+impl Engine<'_> {
+    fn start<C: Controller + Sync + 'static>(&self, controller: C) {
+        let (controller, leadership) = (self.metrics.count(controller), self.leadership.clone());
+        self.tasks
+            .spawn(C::NAME, |stop| drive(controller, leadership, stop));
+    }
+
     fn grants(&self, entrypoints: Objects<ClusterProxyEntrypoint>) -> Grants {
         let (key, value) = MANAGED_BY;
         let component = grants::COMPONENT;
@@ -171,7 +171,7 @@ impl Watches<'_> {
             "" => config,
             labels => config.labels(labels),
         };
-        self.start(name, Api::all(self.client.clone()), config)
+        self.follow(name, Api::all(self.client.clone()), config)
     }
 
     /// Watches a kind in the hub's namespace, or one object there.
@@ -191,10 +191,10 @@ impl Watches<'_> {
             Some(object) => config.fields(&format!("metadata.name={object}")),
         };
         let api = Api::namespaced(self.client.clone(), HUB_NAMESPACE);
-        self.start(name, api, config)
+        self.follow(name, api, config)
     }
 
-    fn start<K>(
+    fn follow<K>(
         &self,
         name: &'static str,
         api: Api<DeserializeGuard<K>>,

@@ -13,6 +13,8 @@ mod entrypoints;
 mod grants;
 mod inventory;
 mod join_tokens;
+mod metrics;
 
 pub use app::run;
 pub use config::{ControllerArgs, ControllerConfig, InvalidControllerConfig};
+pub use metrics::Metrics;

@@ -13,7 +13,7 @@ const GATHER: Duration = Duration::from_millis(50);
 /// Delays after a round that failed.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
 /// A round without a reason, as a safety net for what a watch did not tell.
-const RESYNC: Duration = Duration::from_secs(600);
+const RESYNC: Duration = Duration::from_secs(300);
 
 /// A controller. It sees everything it decides about at once, and decides about all of it in each
 /// round; a round that finds nothing to change writes nothing.
@@ -35,6 +35,8 @@ pub trait Controller: Send {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "what failed is tried again only when the runner knows"]
 pub struct Round {
+    /// Something failed.
+    failed: bool,
     /// Something failed that may work when it is tried again.
     retry: bool,
     /// When time alone makes something to do.
@@ -99,10 +101,17 @@ impl Round {
                 let retry = error.verdict() == Verdict::Retry;
                 let error = &error as &(dyn Error + 'static);
                 tracing::warn!(error, retry, "a write failed");
+                self.failed = true;
                 self.retry |= retry;
                 None
             }
         }
+    }
+
+    /// Whether something failed.
+    #[must_use]
+    pub fn failed(&self) -> bool {
+        self.failed
     }
 
     /// Asks for another round after this time at the latest.
@@ -192,7 +201,9 @@ mod tests {
         let mut backoff = Backoff::new(RETRY.0, RETRY.1, 1);
         let mut round = Round::new();
         assert_eq!(round.note(Ok::<_, kube::Error>(1)), Some(1));
+        assert!(!round.failed());
         assert_eq!(round.note(Err::<(), _>(refused(422))), None);
+        assert!(round.failed());
         assert_eq!(round.delay(&mut backoff), RESYNC);
         round.again_in(Duration::from_secs(9));
         round.again_in(Duration::from_secs(20));
