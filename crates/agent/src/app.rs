@@ -126,9 +126,10 @@ impl Agent {
             () = tasks.stop().cancelled() => tracing::error!("a task that must not end has ended"),
         }
         status.shutdown(FAREWELL).await;
+        // No new sessions; those that stand have tasks of their own.
+        tasks.shutdown(FAREWELL).await;
         tracing::info!(sessions = shared.sessions.count(), grace = ?config.drain, "draining");
         shared.sessions.drain(config.drain);
-        tasks.shutdown(FAREWELL).await;
         let left = shared.tasks.shutdown(config.drain + FAREWELL).await;
         if left > 0 {
             tracing::warn!(left, "streams were cut");

@@ -62,7 +62,7 @@ pub(crate) struct GlobalArgs {
     #[arg(short, long, global = true, help_heading = "Global options")]
     pub(crate) quiet: bool,
     /// No colour, whatever the terminal can do
-    #[arg(long, global = true, hide = true, env = "NO_COLOR", num_args = 0..=1, default_missing_value = "1")]
+    #[arg(long, global = true, hide = true, env = "NO_COLOR", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     pub(crate) no_color: Option<String>,
 }
 

@@ -11,8 +11,8 @@ use super::*;
 use crate::{
     DirectoryStore, StatusSink, Storage,
     fake_hub::FakeHub,
-    identity::Renewer,
     frames,
+    identity::Renewer,
     world::{World, but_one, echo_server, service},
 };
 

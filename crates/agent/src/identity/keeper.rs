@@ -36,6 +36,8 @@ pub(crate) struct Keeper {
     jitter: f64,
     /// An identity that is in use and could not be kept yet.
     unsaved: Option<Arc<StoredIdentity>>,
+    /// Why what is in the store cannot be used; the last good identity stays in use.
+    broken: Option<String>,
     tries: Pace,
     saves: Pace,
 }
@@ -58,6 +60,7 @@ impl Keeper {
             board,
             jitter: rand::random(),
             unsaved: None,
+            broken: None,
             tries: Pace::new(UNDECIDED),
             saves: Pace::new(UNDECIDED),
         }
@@ -110,38 +113,41 @@ impl Keeper {
         let Some(stored) = found.identity.clone().filter(|_| self.unsaved.is_none()) else {
             return;
         };
-        if self
+        let in_use = self
             .active
             .borrow()
             .as_ref()
-            .is_some_and(|a| a.stored == stored)
-        {
-            return;
+            .is_some_and(|a| a.stored == stored);
+        if in_use {
+            self.broken = None;
+        } else {
+            self.use_identity(stored);
         }
-        self.use_identity(stored);
     }
 
-    fn use_identity(&self, stored: Arc<StoredIdentity>) {
+    fn use_identity(&mut self, stored: Arc<StoredIdentity>) {
         match Active::new(stored) {
             Ok(active) => {
                 let expires = active.validity.not_after;
                 tracing::info!(cluster = active.stored.cluster, %expires, "identity in use");
                 self.active.send_replace(Some(Arc::new(active)));
+                self.broken = None;
             }
             Err(error) => {
-                let cause = &error as &dyn std::error::Error;
-                tracing::warn!(
-                    error = cause,
-                    "the identity cannot be used; the last good one stays"
-                );
+                let why = format!("the stored identity cannot be used: {}", chain(&error));
+                if self.broken.as_ref() != Some(&why) {
+                    tracing::warn!(why, "the last good identity stays in use");
+                }
+                self.broken = Some(why);
             }
         }
     }
 
     /// Tells how the identity is, unless a try is going to tell more.
     fn tell(&self, step: &Step, active: Option<&Active>, found: &Materials) {
+        let problem = self.broken.as_ref().or(found.problem.as_ref());
         let Some(active) = active else {
-            if let (Step::Wait(_), Some(problem)) = (step, &found.problem) {
+            if let (Step::Wait(_), Some(problem)) = (step, problem) {
                 self.board.phase("", Phase::Joining(problem.clone()));
             }
             return;
@@ -152,7 +158,7 @@ impl Keeper {
                 Phase::Troubled("the certificate has ended; a new join token is needed".to_owned())
             }
             Step::Renew if self.tries.is_waiting() => return,
-            Step::Renew | Step::Wait(_) => match &found.problem {
+            Step::Renew | Step::Wait(_) => match problem {
                 Some(problem) => Phase::Troubled(problem.clone()),
                 None => Phase::Good,
             },

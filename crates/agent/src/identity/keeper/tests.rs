@@ -107,8 +107,18 @@ async fn a_broken_identity_leaves_the_last_good_one() {
         .store
         .materials
         .send_modify(|m| m.identity = Some(Arc::new(broken)));
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    let told = world.until(|status| !status.message.is_empty()).await;
+    assert!(
+        told.message
+            .starts_with("the stored identity cannot be used: "),
+        "{told:?}"
+    );
     assert!(Arc::ptr_eq(&good, world.active.borrow().as_ref().unwrap()));
+    world
+        .store
+        .materials
+        .send_modify(|m| m.identity = Some(Arc::clone(&good.stored)));
+    world.until(|status| status.message.is_empty()).await;
 }
 
 #[tokio::test(start_paused = true)]
