@@ -69,13 +69,16 @@ impl Failure {
         let mut text = format!("error: {}\n", self.error);
         let mut above = self.error.to_string();
         for cause in self.error.chain().skip(1) {
-            let told = told(cause);
+            let (told, is_last) = told(cause);
             // Some libraries repeat their cause in their own message.
             if !above.contains(&told) {
                 for line in told.lines() {
                     let _ = writeln!(text, "  caused by: {line}");
                 }
                 above = told;
+            }
+            if is_last {
+                break;
             }
         }
         if let Some(hint) = &self.hint {
@@ -108,11 +111,15 @@ impl<T, E: Into<anyhow::Error>> WithHint<T> for Result<T, E> {
     }
 }
 
-/// The message of a cause; of an API server's answer only what it says itself.
-fn told(cause: &(dyn std::error::Error + 'static)) -> String {
+/// The message of a cause, and whether what follows only repeats it: of an API server's answer
+/// only what it says itself is told.
+fn told(cause: &(dyn std::error::Error + 'static)) -> (String, bool) {
     match cause.downcast_ref() {
-        Some(kube::Error::Api(status)) => status.message.clone(),
-        _ => cause.to_string(),
+        Some(kube::Error::Api(status)) if status.message.starts_with("404 page not found") => {
+            ("the API server knows nothing of this kind".to_owned(), true)
+        }
+        Some(kube::Error::Api(status)) => (status.message.clone(), true),
+        _ => (cause.to_string(), false),
     }
 }
 
@@ -121,6 +128,19 @@ mod tests {
     use anyhow::Context;
 
     use super::*;
+
+    #[test]
+    fn an_api_server_is_quoted_once() {
+        let status = kube::core::Status {
+            code: 403,
+            message: "managedclusters is forbidden".to_owned(),
+            ..Default::default()
+        };
+        let error: Result<(), _> = Err(kube::Error::Api(status.boxed()));
+        let failure = Failure::from(error.context("failed to list managedclusters").unwrap_err());
+        let told = failure.render();
+        assert_eq!(told.matches("forbidden").count(), 1, "{told}");
+    }
 
     #[test]
     fn a_failure_reads_as_what_why_and_what_next() {

@@ -62,6 +62,22 @@ async fn a_plain_request_goes_through_a_stream_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_protocol_switch_passes_both_ways() {
+    let hub = FakeHub::start().await;
+    let proxy = start(&hub, |_| {}).await;
+    let mut tcp = TcpStream::connect(proxy).await.unwrap();
+    let head = "GET http://search.default.cluster1/ws HTTP/1.1\r\nhost: search.default.cluster1\r\n\
+                connection: upgrade\r\nupgrade: websocket\r\n\r\n";
+    tcp.write_all(head.as_bytes()).await.unwrap();
+    let answer = read_until(&mut tcp, "\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 101"), "{answer}");
+    tcp.write_all(b"frame").await.unwrap();
+    let mut heard = [0; 5];
+    tcp.read_exact(&mut heard).await.unwrap();
+    assert_eq!(&heard, b"frame");
+}
+
+#[tokio::test]
 async fn a_client_certificate_is_shown_to_the_hub() {
     let hub = FakeHub::start().await;
     let life = SignedDuration::from_hours(1);
@@ -317,7 +333,10 @@ async fn echo(mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Un
     let mut buffer = vec![0; 4096];
     while let Ok(n @ 1..) = stream.read(&mut buffer).await {
         let mut text = buffer[..n].to_vec();
-        if text.starts_with(b"GET ") {
+        if text.windows(8).any(|window| window == b"upgrade:") {
+            let head = "HTTP/1.1 101 Switching Protocols\r\n";
+            text = format!("{head}connection: upgrade\r\nupgrade: websocket\r\n\r\n").into_bytes();
+        } else if text.starts_with(b"GET ") {
             let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {n}\r\n\r\n");
             text.splice(0..0, head.into_bytes());
         }
