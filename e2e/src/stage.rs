@@ -9,6 +9,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use strait_pki::AgentKey;
+use strait_runtime::clock;
 use strait_testbed::{BuildProfile, Cluster, Fleet, FleetSpec, HUB_PORT, Images, Progress, Set};
 use strait_types::{JOIN_PATH, JoinRequest, JoinToken};
 use tokio::io::AsyncWriteExt;
@@ -378,7 +379,9 @@ impl Stage {
     pub async fn expire_token(&self, token_file: &str) -> Result<()> {
         let token: JoinToken = serde_saphyr::from_str(token_file)?;
         let secret = format!("strait-join-{}", token.token.id());
-        let patch = r#"{"stringData":{"expires":"2020-01-01T00:00:00Z"}}"#;
+        // A minute ago: an hour later the hub would have forgotten it.
+        let expired = clock::timestamp() - jiff::SignedDuration::from_mins(1);
+        let patch = format!(r#"{{"stringData":{{"expires":"{expired}"}}}}"#);
         let args = [
             "patch",
             "secret",
@@ -387,7 +390,7 @@ impl Stage {
             &secret,
             "--type=merge",
             "-p",
-            patch,
+            &patch,
         ];
         self.hub()?.kubectl(&args).await?;
         Ok(())

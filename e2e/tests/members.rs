@@ -105,8 +105,23 @@ async fn a_member_that_is_deleted_loses_its_sessions_and_can_join_again() -> Res
         },
     )
     .await;
+    // The member's namespace at the hub goes with it, and what was granted there.
+    stage
+        .hub()?
+        .kubectl(&[
+            "wait",
+            "--for=delete",
+            "namespace/cluster2",
+            "--timeout=60s",
+        ])
+        .await?;
     stage.join("cluster2").await?;
-    stage.grant("dev", &["cluster2"]).await?;
+    eventually(
+        Duration::from_secs(20),
+        "the namespace is there again",
+        || stage.grant("dev", &["cluster2"]),
+    )
+    .await?;
     stage
         .entrypoint_accepted("cluster2", "foo.default.cluster2")
         .await?;

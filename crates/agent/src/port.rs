@@ -30,9 +30,12 @@ pub(crate) fn choose<'a>(
                 Refusal::new(RefusalCode::PortNotExposed, message)
             })?
         }
-        PortChoice::Default => {
+        PortChoice::Default | PortChoice::DefaultHttp => {
             let ports: Vec<&ServicePort> = service.ports.iter().filter(open).collect();
-            default_of(&ports).ok_or_else(|| {
+            let clear = (*choice == PortChoice::DefaultHttp)
+                .then(|| http_of(&ports))
+                .flatten();
+            clear.or_else(|| default_of(&ports)).ok_or_else(|| {
                 let message =
                     format!("Service {namespace}/{name} has several ports and none to prefer");
                 no_port(service, &message)
@@ -84,6 +87,18 @@ fn default_of<'a>(ports: &[&'a ServicePort]) -> Option<&'a ServicePort> {
         .or_else(only)
         .or_else(|| number(80))
         .or_else(|| name("http"))
+}
+
+/// 80, else `http`, else the only one.
+fn http_of<'a>(ports: &[&'a ServicePort]) -> Option<&'a ServicePort> {
+    let number = ports.iter().copied().find(|p| p.number == 80);
+    let only = match ports {
+        [only] => Some(*only),
+        _ => None,
+    };
+    number
+        .or_else(|| ports.iter().copied().find(|p| p.name == "http"))
+        .or(only)
 }
 
 fn no_port(service: &Service, message: &str) -> Refusal {
@@ -164,6 +179,17 @@ mod tests {
     }
 
     #[test]
+    fn a_service_that_is_spoken_to_in_clear_is_reached_at_its_http_port() {
+        let all = &["*/*"][..];
+        let both = service(&[(443, "https"), (80, "web"), (8080, "http")]);
+        assert_eq!(chosen(&both, "*http", &[], all), Ok(80));
+        assert_eq!(chosen(&both, "*http", &["443", "http"], all), Ok(8080));
+        assert_eq!(chosen(&both, "*", &[], all), Ok(443));
+        let odd = service(&[(443, "https"), (9090, "metrics")]);
+        assert_eq!(chosen(&odd, "*http", &[], all), Ok(443));
+    }
+
+    #[test]
     fn a_missing_port_names_those_there_are() {
         let many = service(&[(80, "http"), (81, "")]);
         let exposed = exposed(&[]);
@@ -184,6 +210,7 @@ mod tests {
     ) -> Result<u16, RefusalCode> {
         let choice = match choice {
             "*" => PortChoice::Default,
+            "*http" => PortChoice::DefaultHttp,
             port => PortChoice::Port(port.parse().unwrap()),
         };
         let allow: Vec<AllowPattern> = allow.iter().map(|a| a.parse().unwrap()).collect();

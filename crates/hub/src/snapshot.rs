@@ -80,7 +80,14 @@ impl Destination {
         let listed = |kind: fn(&Port) -> bool| self.ports.iter().any(kind);
         match (wanted, self.ports.as_slice()) {
             (PortChoice::Default, [only]) => Ok(PortChoice::Port(only.clone())),
-            (PortChoice::Default, _) | (PortChoice::Port(_), []) => Ok(wanted.clone()),
+            (PortChoice::Default, _)
+                if self.protocol == Some(Protocol::Http) && self.tls.is_none() =>
+            {
+                Ok(PortChoice::DefaultHttp)
+            }
+            (PortChoice::Default | PortChoice::DefaultHttp, _) | (PortChoice::Port(_), []) => {
+                Ok(wanted.clone())
+            }
             (PortChoice::Port(port), ports) => {
                 let maybe = match port {
                     Port::Number(_) => listed(|port| matches!(port, Port::Name(_))),
@@ -107,7 +114,9 @@ impl Destination {
     pub(crate) fn port_not_exposed(&self, wanted: &PortChoice) -> Refusal {
         let message = match wanted {
             PortChoice::Port(port) => format!("port {port} of `{}` is not exposed", self.service),
-            PortChoice::Default => format!("`{}` has no port that is exposed", self.service),
+            PortChoice::Default | PortChoice::DefaultHttp => {
+                format!("`{}` has no port that is exposed", self.service)
+            }
         };
         let ports: Vec<String> = self.ports.iter().map(ToString::to_string).collect();
         Refusal::new(RefusalCode::PortNotExposed, message)

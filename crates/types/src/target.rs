@@ -15,6 +15,9 @@ pub enum PortChoice {
     /// The agent chooses: 443, else the port named `https`, else the only port, else 80, else the
     /// port named `http`. Written `*`.
     Default,
+    /// The agent chooses one that speaks HTTP in clear: 80, else the port named `http`, else the
+    /// only port, else what [`Default`](Self::Default) comes to. Written `*http`.
+    DefaultHttp,
 }
 
 /// What one stream is for.
@@ -71,6 +74,7 @@ impl fmt::Display for PortChoice {
         match self {
             Self::Port(port) => port.fmt(f),
             Self::Default => f.write_str("*"),
+            Self::DefaultHttp => f.write_str("*http"),
         }
     }
 }
@@ -133,6 +137,7 @@ fn tcp(rest: &str) -> Result<Target, InvalidTarget> {
     }
     let port = match port {
         "*" => PortChoice::Default,
+        "*http" => PortChoice::DefaultHttp,
         port => PortChoice::Port(port.parse().map_err(InvalidTarget::Port)?),
     };
     Ok(Target::Tcp {
@@ -154,6 +159,7 @@ mod tests {
             "tcp:search.default:443",
             "tcp:search.default:https",
             "tcp:a.b:*",
+            "tcp:a.b:*http",
             "control:table",
             "control:renew",
             "probe:",

@@ -47,7 +47,7 @@ impl Connection {
         port: PortChoice,
     ) -> Response<Body> {
         let name = match &port {
-            PortChoice::Default => host.clone(),
+            PortChoice::Default | PortChoice::DefaultHttp => host.clone(),
             PortChoice::Port(port) => format!("{host}:{port}"),
         };
         let mut audit = AuditLine::begin(&self.frontend.metrics, self.source, via, &name);
