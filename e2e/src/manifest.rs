@@ -91,3 +91,35 @@ subjects:
 "
     )
 }
+
+/// A pod `asks` that asks the hub for a target, with the CA and the token in a Secret beside it.
+#[must_use]
+pub(crate) fn asking_pod(hub: &str, ca: &str, token: &str, target: &str) -> String {
+    let image = concat!("strait.dev/testbox:", env!("CARGO_PKG_VERSION"));
+    let secret = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "asks", "namespace": "default"},
+        "stringData": {"ca.pem": ca, "token": token},
+    });
+    let pod = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "asks", "namespace": "default"},
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [{
+                "name": "asks",
+                "image": image,
+                "imagePullPolicy": "Never",
+                "args": [
+                    "connect", format!("https://{hub}"), target, "--get", "/",
+                    "--ca", "/way/ca.pem", "--token-file", "/way/token"
+                ],
+                "volumeMounts": [{"name": "way", "mountPath": "/way"}],
+            }],
+            "volumes": [{"name": "way", "secret": {"secretName": "asks"}}],
+        },
+    });
+    format!("{secret}\n---\n{pod}\n")
+}

@@ -14,7 +14,7 @@ use strait_testbed::{BuildProfile, Cluster, Fleet, FleetSpec, HUB_PORT, Images, 
 use strait_types::{JOIN_PATH, JoinRequest, JoinToken};
 use tokio::io::AsyncWriteExt;
 
-use crate::{Answer, Caller, Credential, caller_rights, eventually, service};
+use crate::{Answer, Caller, Credential, caller_rights, eventually, manifest::asking_pod, service};
 
 /// The domain of the hub on the stage. Names under `localhost` need no DNS (RFC 6761).
 pub const DOMAIN: &str = "demo.localhost";
@@ -341,6 +341,33 @@ impl Stage {
         };
         let (chain, key) = (pem("client-certificate-data")?, pem("client-key-data")?);
         self.caller_with(Credential::Certificate(chain, key)).await
+    }
+
+    /// What a service says to a pod of another member, which asks the hub as a service account.
+    ///
+    /// # Errors
+    /// When the pod fails, with what it said.
+    pub async fn ask_from_pod(&self, from: &str, account: &str, target: &str) -> Result<String> {
+        let (hub, ca) = (self.hub_address()?, self.hub_ca().await?);
+        let pod = asking_pod(&hub, &ca, &self.bearer(account).await?, target);
+        let cluster = self.cluster(from)?;
+        cluster
+            .kubectl_with_input(&["apply", "-f", "-"], &pod)
+            .await?;
+        let succeeded = "jsonpath={.status.phase}=Succeeded";
+        let wait = ["wait", "pod/asks", "--for", succeeded, "--timeout=60s"];
+        let waited = cluster.kubectl(&wait).await;
+        let said = cluster.kubectl(&["logs", "asks"]).await?;
+        cluster
+            .kubectl(&["delete", "pod/asks", "secret/asks", "--grace-period=0"])
+            .await?;
+        waited.with_context(|| said.clone())?;
+        // The head of the answer comes first.
+        Ok(said
+            .rsplit("\r\n\r\n")
+            .next()
+            .unwrap_or_default()
+            .to_owned())
     }
 
     /// Lets the hub speak HTTP in clear to the service of an entrypoint.

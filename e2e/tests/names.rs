@@ -80,57 +80,10 @@ async fn every_form_of_a_name_works_by_https() -> Result<()> {
 #[tokio::test]
 async fn a_pod_of_another_member_reaches_it_through_the_hub() -> Result<()> {
     let stage = Stage::of_tests()?;
-    let (ca, token) = (stage.hub_ca().await?, stage.bearer("dev").await?);
-    let (hub, cluster2) = (stage.hub_address()?, stage.cluster("cluster2")?);
-    let image = concat!("--image=strait.dev/testbox:", env!("CARGO_PKG_VERSION"));
-    let secret = |data: &str| serde_json::json!(data).to_string();
-    let manifest = format!(
-        "apiVersion: v1\nkind: Secret\nmetadata: {{name: way-to-hub, namespace: default}}\n\
-         stringData: {{ca.pem: {}, token: {}}}\n",
-        secret(&ca),
-        secret(&token)
-    );
-    cluster2
-        .kubectl_with_input(&["apply", "-f", "-"], &manifest)
+    let said = stage
+        .ask_from_pod("cluster2", "dev", "search.default.cluster1:80")
         .await?;
-    let overrides = serde_json::json!({"spec": {
-        "containers": [{
-            "name": "asks", "image": image.trim_start_matches("--image="),
-            "imagePullPolicy": "Never",
-            "args": ["connect", format!("https://{hub}"), "search.default.cluster1:80",
-                     "--ca", "/way/ca.pem", "--token-file", "/way/token", "--get", "/"],
-            "volumeMounts": [{"name": "way", "mountPath": "/way"}]
-        }],
-        "volumes": [{"name": "way", "secret": {"secretName": "way-to-hub"}}]
-    }})
-    .to_string();
-    let _ = cluster2
-        .kubectl(&["delete", "pod", "asks", "--ignore-not-found", "--wait"])
-        .await?;
-    let run = [
-        "run",
-        "asks",
-        image,
-        "--restart=Never",
-        "--overrides",
-        &overrides,
-    ];
-    cluster2.kubectl(&run).await?;
-    let done = "jsonpath={.status.phase}=Succeeded";
-    let waited = cluster2
-        .kubectl(&["wait", "pod/asks", "--for", done, "--timeout=60s"])
-        .await;
-    let said = cluster2.kubectl(&["logs", "asks"]).await?;
-    cluster2
-        .kubectl(&["delete", "pod/asks", "secret/way-to-hub", "--wait=false"])
-        .await?;
-    waited.with_context(|| said.clone())?;
-    let body = said.rsplit("\r\n\r\n").next().unwrap_or_default();
-    ensure!(
-        body.contains("search in namespace default of cluster1"),
-        "{said}"
-    );
-    Ok(())
+    says(&said, "search", "default", "cluster1")
 }
 
 #[tokio::test]

@@ -150,16 +150,20 @@ async fn an_endpoint_that_does_not_answer_is_given_up_in_time() -> Result<()> {
     let stage = Stage::of_tests()?;
     let dev = stage.caller("dev").await?;
     let cluster1 = stage.cluster("cluster1")?;
-    // An address of the pod range that no pod has: packets to it get no answer but silence or
-    // "host unreachable", depending on how fast the neighbour table gives up.
-    let silent = "apiVersion: v1\nkind: Service\nmetadata: {name: silent, namespace: default}\n\
-                  spec: {ports: [{port: 80}]}\n---\n\
-                  apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n\
-                  metadata: {name: silent-1, namespace: default, labels: {kubernetes.io/service-name: silent}}\n\
-                  addressType: IPv4\nports: [{port: 80}]\n\
-                  endpoints: [{addresses: [203.0.113.1]}]\n";
+    // The firewall of cluster2 drops what comes from outside, without a word.
+    let silence = stage
+        .cluster("cluster2")?
+        .address()
+        .context("cluster2 has an address")?;
+    let silent = format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{name: silent, namespace: default}}\n\
+         spec: {{ports: [{{port: 80}}]}}\n---\n\
+         apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n\
+         metadata: {{name: silent-1, namespace: default, labels: {{kubernetes.io/service-name: silent}}}}\n\
+         addressType: IPv4\nports: [{{port: 80}}]\nendpoints: [{{addresses: [{silence}]}}]\n"
+    );
     cluster1
-        .kubectl_with_input(&["apply", "-f", "-"], silent)
+        .kubectl_with_input(&["apply", "-f", "-"], &silent)
         .await?;
     expose(&stage, "silent", "").await?;
     let refused = dev.refused("silent.default.cluster1:80").await;

@@ -88,6 +88,9 @@ impl Dialer {
         };
         // What was remembered may be old: look again, and dial again if it is not the same.
         self.services.forget(namespace, name, &remembered).await;
+        if Instant::now() >= deadline {
+            return Err(refusal);
+        }
         let fresh = self.look_up(exposed, deadline).await?;
         if fresh == remembered {
             return Err(refusal);

@@ -166,13 +166,16 @@ pub(crate) async fn farewell(stage: &Stage, story: &Story) -> Result<()> {
         .strait
         .parent()
         .context("the binary lies in a folder")?;
+    let kubectl = stage.fleet.kubectl_path();
+    let kubectl = kubectl.parent().context("kubectl lies in a folder")?;
     let folder = stage.folder();
     let ca = folder.join("hub-ca.pem");
     std::fs::write(&ca, stage.hub_ca().await?).context("failed to write the hub's CA")?;
     let shown = |path: &Path| path.display().to_string();
     story.block(&format!(
         "The clusters stay up. Try\n\
-         \x20  export PATH={}:$PATH KUBECONFIG={}\n\
+         \x20  export PATH={}:{}:$PATH\n\
+         \x20  export KUBECONFIG={}\n\
          \x20  strait clusters          strait services          kubectl get managedclusters\n\
          \x20  strait proxy --listen 127.0.0.1:3128 &\n\
          \x20  curl --proxy http://127.0.0.1:3128 http://search.default.cluster1/\n\
@@ -182,6 +185,7 @@ pub(crate) async fn farewell(stage: &Stage, story: &Story) -> Result<()> {
          \x20       http://search.default.cluster1/\n\
          \x20  make clusters-down       when you are done",
         shown(bin),
+        shown(kubectl),
         shown(stage.hub()?.kubeconfig_path()),
         stage.hub_address()?,
         shown(&ca)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Width of the first and of the second column.
 const FIRST: usize = 18;
-const SECOND: usize = 66;
+const SECOND: usize = 74;
 
 /// The teller.
 #[derive(Debug)]
