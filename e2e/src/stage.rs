@@ -272,6 +272,31 @@ impl Stage {
         Ok(token.trim().to_owned())
     }
 
+    /// Whether the hub's API server accepts a bearer token. It remembers what it accepted for ten
+    /// seconds, so a deleted account's token goes on for a while wherever it is shown.
+    ///
+    /// # Errors
+    /// When kubectl fails.
+    pub async fn accepts(&self, token: &str) -> Result<bool> {
+        let review = serde_json::json!({
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token},
+        });
+        let args = [
+            "create",
+            "-f",
+            "-",
+            "-o",
+            "jsonpath={.status.authenticated}",
+        ];
+        let said = self
+            .hub()?
+            .kubectl_with_input(&args, &review.to_string())
+            .await?;
+        Ok(said.trim() == "true")
+    }
+
     /// A caller with the token of a service account.
     ///
     /// # Errors

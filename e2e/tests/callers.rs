@@ -89,6 +89,18 @@ async fn a_token_that_is_deleted_is_of_no_use_within_ten_seconds() -> Result<()>
         .hub()?
         .kubectl(&["delete", "serviceaccount", "fired"])
         .await?;
+    let Credential::Bearer(token) = &fired.credential else {
+        anyhow::bail!("no bearer token")
+    };
+    eventually(
+        Duration::from_secs(20),
+        "the API server refuses the token",
+        || async {
+            ensure!(!stage.accepts(token).await?, "it accepts the token");
+            Ok(())
+        },
+    )
+    .await?;
     eventually(Duration::from_secs(10), "the token is refused", || async {
         let (_, code, _) = fired.refused("search.default.cluster1:80").await?;
         ensure!(code == "unauthenticated", "{code}");

@@ -84,6 +84,8 @@ impl Listener {
 
 impl Doors {
     fn take(self: &Arc<Self>, tcp: TcpStream, source: SocketAddr, connections: &Tasks) {
+        // A socket that takes both families shows IPv4 callers as mapped addresses.
+        let source = SocketAddr::new(source.ip().to_canonical(), source.port());
         let Some(handshake) = self.handshakes.enter(source.ip()) else {
             self.metrics.handshake("too-many");
             tracing::debug!(%source, "too many handshakes under way, connection closed");
