@@ -6,8 +6,6 @@ SHELL := /bin/bash
 
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/strait
 export CARGO_TARGET_DIR ?= $(CACHE)/target
-# A release build without link-time optimisation is for images of tests and demo: it builds in a
-# third of the time.
 NEXTEST_VERSION := 0.9.151
 DENY_VERSION := 0.20.2
 TOOLS := $(CACHE)/tools
@@ -54,7 +52,8 @@ deny: tools
 	cargo deny --locked check --deny unnecessary-skip --deny unmatched-skip --deny license-not-encountered bans licenses sources
 
 fuzz:
-	FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run
+	fuzz/run decode $(FUZZ_SECONDS)
+	fuzz/run sessions $(FUZZ_SECONDS)
 
 real: tools
 	e2e/run

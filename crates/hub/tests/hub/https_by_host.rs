@@ -245,7 +245,7 @@ async fn what_the_port_is_called_says_whether_it_speaks_tls() {
 
     let (world, agent) = world_with(&json!({ "protocol": "http" })).await;
     let (address, _) = service::http(&world.tasks).await;
-    agent.serve("web.default:*", address, HTTPS);
+    agent.serve("web.default:*http", address, HTTPS);
     let mut caller = Caller::connect(&world, "web.default.cluster1", None).await;
     assert_eq!(
         caller.ask(head).await.status,
