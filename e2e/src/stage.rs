@@ -387,12 +387,11 @@ impl Stage {
             .kubectl(&["delete", "pod/asks", "secret/asks", "--grace-period=0"])
             .await?;
         waited.with_context(|| said.clone())?;
-        // The head of the answer comes first.
+        // The head of the answer comes first; kubectl may have changed the ends of lines.
+        let said = said.replace("\r\n", "\n");
         Ok(said
-            .rsplit("\r\n\r\n")
-            .next()
-            .unwrap_or_default()
-            .to_owned())
+            .split_once("\n\n")
+            .map_or_else(|| said.clone(), |(_, body)| body.to_owned()))
     }
 
     /// Lets the hub speak HTTP in clear to the service of an entrypoint.
