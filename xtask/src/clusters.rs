@@ -17,7 +17,7 @@ pub(crate) enum Command {
     /// Starts a hub and its members; does nothing if they are up.
     Up(Up),
     /// Ends the clusters and removes every trace, also of a run that crashed.
-    Down(Sets),
+    Down(Down),
     /// Shows how every cluster is.
     Status(Status),
     /// Prints the path of a cluster's kubeconfig, or of one for all clusters.
@@ -39,10 +39,12 @@ pub(crate) struct OneSet {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Sets {
-    /// Which clusters: demo or test; both if left out.
-    #[arg(long)]
-    set: Option<Set>,
+pub(crate) struct Down {
+    #[command(flatten)]
+    set: OneSet,
+    /// The clusters of every set.
+    #[arg(long, conflicts_with = "set")]
+    all: bool,
 }
 
 #[derive(Debug, Args)]
@@ -62,8 +64,9 @@ pub(crate) struct Up {
 
 #[derive(Debug, Args)]
 pub(crate) struct Status {
-    #[command(flatten)]
-    sets: Sets,
+    /// Which clusters: demo or test; both if left out.
+    #[arg(long)]
+    set: Option<Set>,
     /// How to print it.
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
@@ -111,8 +114,8 @@ impl Command {
         let progress = Progress::stderr();
         match self {
             Self::Up(up) => up.run(&progress).await,
-            Self::Down(sets) => {
-                for set in sets.chosen() {
+            Self::Down(down) => {
+                for set in down.chosen() {
                     Fleet::down_set(set, &progress).await?;
                 }
                 Ok(())
@@ -125,9 +128,13 @@ impl Command {
     }
 }
 
-impl Sets {
+impl Down {
     fn chosen(&self) -> Vec<Set> {
-        self.set.map_or_else(|| Set::ALL.to_vec(), |set| vec![set])
+        if self.all {
+            Set::ALL.to_vec()
+        } else {
+            vec![self.set.set]
+        }
     }
 }
 
@@ -160,7 +167,7 @@ impl Up {
 impl Status {
     fn run(&self) -> anyhow::Result<()> {
         let mut rows = Vec::new();
-        for set in self.sets.chosen() {
+        for set in self.set.map_or_else(|| Set::ALL.to_vec(), |set| vec![set]) {
             rows.extend(Fleet::status(set)?);
         }
         match self.output {
