@@ -54,8 +54,14 @@ async fn server(front: &str, agents: &str, certs: &Path) -> Outcome<()> {
         tokio::spawn(async move {
             tcp.set_nodelay(true)?;
             let caller = acceptor.accept(tcp).await?;
-            let (stream, _) = session.open(Open::default()).await?;
-            splice(stream, caller).await;
+            let open = Open {
+                target: "tcp:bench.default:*".to_owned(),
+                ..Open::default()
+            };
+            match session.open(open).await {
+                Ok((stream, _)) => drop(splice(stream, caller).await),
+                Err(error) => eprintln!("error: {error}"),
+            }
             Outcome::Ok(())
         });
     }
