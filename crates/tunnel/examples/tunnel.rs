@@ -34,7 +34,8 @@ async fn main() -> Outcome<()> {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "an example ends with its process"
+    clippy::print_stderr,
+    reason = "an example: one process, and a person who watches it"
 )]
 async fn server(front: &str, agents: &str, certs: &Path) -> Outcome<()> {
     let acceptor = TlsAcceptor::from(Arc::new(server_config(certs)?));
