@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 use parking_lot::Mutex;
 use strait_pki::{ALPN_SESSION, Bundle, Ca, ClientVerifier, TrustDomain, caller_server_config};
 use strait_runtime::{Tasks, clock};
-use strait_tunnel::{Config, Session, Side};
+use strait_tunnel::{Config, Session, Side, read_value, write_value};
 use strait_types::{
     ClusterName, JoinAnswer, JoinCredential, JoinRefusal, JoinRequest, JoinToken, RenewAnswer,
     RenewRequest,
@@ -26,8 +26,6 @@ use tokio_rustls::{
     rustls::{ServerConfig, sign::SingleCertAndKey},
     server::TlsStream,
 };
-
-use crate::frames;
 
 /// The longest queue of sessions that no test has asked for yet.
 const SESSIONS: usize = 16;
@@ -207,9 +205,9 @@ async fn carry(
     sessions.send(session).await.unwrap();
     while let Some(request) = incoming.next().await {
         let mut stream = request.accept("").unwrap();
-        let asked: RenewRequest = frames::read(&mut stream, 1 << 20).await.unwrap().unwrap();
+        let asked: RenewRequest = read_value(&mut stream, 1 << 20).await.unwrap().unwrap();
         let answer = RenewAnswer::Issued(inner.answer(&asked.csr));
-        frames::write(&mut stream, &answer).await.unwrap();
+        write_value(&mut stream, &answer, u32::MAX).await.unwrap();
         stream.shutdown().await.unwrap();
     }
 }

@@ -11,7 +11,6 @@ mod connect;
 mod dial;
 #[cfg(test)]
 mod fake_hub;
-mod frames;
 mod identity;
 mod link;
 mod metrics;

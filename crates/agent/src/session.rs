@@ -3,7 +3,9 @@
 use std::{io, sync::Arc, time::Duration};
 
 use strait_runtime::{Tasks, clock};
-use strait_tunnel::{Incoming, Request, SpliceEnd, Spliced, Stream, reset_code, splice_tcp};
+use strait_tunnel::{
+    Incoming, Request, SpliceEnd, Spliced, Stream, read_value, reset_code, splice_tcp,
+};
 use strait_types::{
     AcceptDetail, ExposedService, ExposureTable, PortChoice, Refusal, RefusalCode, Target,
 };
@@ -11,7 +13,6 @@ use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
 
 use crate::{
     dial::{Dialed, Dialer},
-    frames,
     metrics::Metrics,
     table::Table,
 };
@@ -196,7 +197,7 @@ async fn follow(request: Request, table: Table) {
 }
 
 async fn read_table(stream: &mut Stream) -> io::Result<Option<ExposureTable>> {
-    frames::read(stream, ExposureTable::MAX_BYTES).await
+    read_value(stream, ExposureTable::MAX_BYTES).await
 }
 
 /// A REJECT has one text, so the hint goes into it.

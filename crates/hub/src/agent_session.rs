@@ -8,6 +8,7 @@ use rustls_pki_types::CertificateDer;
 use strait_pki::{ClientVerifier, Validity};
 use strait_tunnel::{
     CloseCode, CloseReason, EndReason, Incoming, Open, OpenError, Request, Session, Stream,
+    read_value, write_value,
 };
 use strait_types::{
     ClusterName, ExposedService, ExposureTable, Refusal, RefusalCode, RenewAnswer, RenewRequest,
@@ -15,7 +16,7 @@ use strait_types::{
 };
 use tokio::sync::watch;
 
-use crate::{audit::clean, frames, join::Joins, select::Candidate, snapshot::Snapshot};
+use crate::{audit::clean, join::Joins, select::Candidate, snapshot::Snapshot};
 
 /// How long an agent may take to send the request of a renewal and to read the answer.
 const RENEWAL_TIME: Duration = Duration::from_secs(30);
@@ -159,7 +160,7 @@ impl AgentSession {
             let table = self.table();
             if table.generation > sent {
                 sent = table.generation;
-                let written = frames::write(&mut stream, &table, ExposureTable::MAX_BYTES).await;
+                let written = write_value(&mut stream, &table, ExposureTable::MAX_BYTES).await;
                 if let Err(error) = written {
                     tracing::debug!(%error, "the table could not be sent");
                     return;
@@ -211,7 +212,8 @@ impl AgentSession {
             }
         };
         let exchange = async {
-            let asked: RenewRequest = frames::read(&mut stream, RenewRequest::MAX_BYTES).await?;
+            let asked = read_value::<RenewRequest>(&mut stream, RenewRequest::MAX_BYTES).await?;
+            let asked = asked.ok_or(std::io::ErrorKind::UnexpectedEof)?;
             let answer = match joins.renew(&self.cluster, &asked) {
                 Ok((answer, certificate)) => {
                     self.renewed(certificate);
@@ -219,7 +221,7 @@ impl AgentSession {
                 }
                 Err(refusal) => RenewAnswer::Refused(refusal),
             };
-            frames::write(&mut stream, &answer, RenewRequest::MAX_BYTES).await?;
+            write_value(&mut stream, &answer, RenewRequest::MAX_BYTES).await?;
             tokio::io::AsyncWriteExt::shutdown(&mut stream).await
         };
         if let Err(error) = exchange.await {

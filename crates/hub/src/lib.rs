@@ -20,7 +20,6 @@ mod config;
 mod credential;
 mod decisions;
 mod deps;
-mod frames;
 mod frontend;
 mod headers;
 mod join;

@@ -18,6 +18,7 @@ mod session;
 mod shared;
 mod splice;
 mod stream;
+mod values;
 mod wire;
 
 pub use carrier::Carrier;
@@ -31,3 +32,4 @@ pub use strait_tunnel_proto::{
     Stats, reject_code, reset_code,
 };
 pub use stream::{Resetter, Stream};
+pub use values::{read_value, write_value};

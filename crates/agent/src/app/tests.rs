@@ -2,7 +2,7 @@ use std::{collections::VecDeque, path::Path};
 
 use parking_lot::Mutex;
 use strait_install::{AgentState, AgentStatus};
-use strait_tunnel::{CloseCode, CloseReason, Open, Session};
+use strait_tunnel::{CloseCode, CloseReason, Open, Session, write_value};
 use strait_types::{AllowPattern, ExposedService, ExposureTable, JoinRefusal};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::DropGuard;
@@ -11,7 +11,6 @@ use super::*;
 use crate::{
     DirectoryStore, StatusSink, Storage,
     fake_hub::FakeHub,
-    frames,
     identity::Renewer,
     world::{World, but_one, echo_server, service},
 };
@@ -132,7 +131,7 @@ async fn open_echo(session: &Session) -> strait_tunnel::Stream {
         services: vec![exposed],
     };
     let (mut tables, _) = session.open(Open::target("control:table")).await.unwrap();
-    frames::write(&mut tables, &table).await.unwrap();
+    write_value(&mut tables, &table, u32::MAX).await.unwrap();
     tables.shutdown().await.unwrap();
     let open = Open {
         policy_generation: 1,

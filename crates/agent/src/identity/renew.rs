@@ -4,13 +4,12 @@ use std::{fmt, io, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use strait_pki::{AgentKey, PkiError};
-use strait_tunnel::{Open, OpenError, Session};
+use strait_tunnel::{Open, OpenError, Session, read_value, write_value};
 use strait_types::{JoinRefusal, RenewAnswer, RenewRequest, Target};
 use thiserror::Error;
 use tokio::{io::AsyncWriteExt, time::timeout};
 
 use super::{StoredIdentity, next_hubs};
-use crate::frames;
 
 /// How long a renewal may take.
 const TIME: Duration = Duration::from_secs(30);
@@ -51,15 +50,12 @@ pub(crate) async fn renew_over(
         let (mut stream, _) = session
             .open(Open::target(Target::Renew.to_string()))
             .await?;
-        frames::write(
-            &mut stream,
-            &RenewRequest {
-                csr: key.csr_pem.clone(),
-            },
-        )
-        .await?;
+        let request = RenewRequest {
+            csr: key.csr_pem.clone(),
+        };
+        write_value(&mut stream, &request, RenewRequest::MAX_BYTES).await?;
         stream.shutdown().await?;
-        let answer = frames::read(&mut stream, RenewRequest::MAX_BYTES).await?;
+        let answer = read_value(&mut stream, RenewRequest::MAX_BYTES).await?;
         answer.ok_or_else(|| RenewError::Io(io::ErrorKind::UnexpectedEof.into()))
     };
     let answer = timeout(TIME, exchange)

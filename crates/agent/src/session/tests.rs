@@ -1,5 +1,5 @@
 use prometheus_client::registry::Registry;
-use strait_tunnel::{Config, Open, OpenError, Session, Side, StreamReset};
+use strait_tunnel::{Config, Open, OpenError, Session, Side, StreamReset, write_value};
 use tokio::io::{AsyncReadExt, duplex};
 
 use super::*;
@@ -128,7 +128,7 @@ impl Hub {
             generation,
             services,
         };
-        frames::write(&mut *self.table.lock().await, &table)
+        write_value(&mut *self.table.lock().await, &table, u32::MAX)
             .await
             .unwrap();
     }

@@ -120,7 +120,7 @@ fn hub_everywhere() -> Value {
         rule(
             CLUSTER_GROUP,
             &["managedclusters"],
-            &["get", "list", "watch", "create", "patch"]
+            &["get", "list", "watch", "create"]
         ),
         rule(
             CLUSTER_GROUP,
@@ -133,22 +133,11 @@ fn hub_everywhere() -> Value {
             &["subjectaccessreviews"],
             &["create"]
         ),
-        rule("events.k8s.io", &["events"], &["create", "patch"]),
     ])
 }
 
 fn hub_here() -> Value {
-    json!([
-        rule("", &["secrets"], &["get", "list", "watch", "patch"]),
-        rule("", &["configmaps"], &["get", "list", "watch"]),
-        rule(
-            "coordination.k8s.io",
-            &["leases"],
-            &[
-                "get", "list", "watch", "create", "patch", "update", "delete"
-            ]
-        ),
-    ])
+    json!([rule("", &["secrets"], &["get", "list", "watch", "patch"])])
 }
 
 fn controller_everywhere() -> Value {
