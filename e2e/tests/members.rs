@@ -160,3 +160,34 @@ async fn a_killed_agent_comes_back_and_the_other_member_notices_nothing() -> Res
         .context("cluster1's stream broke")?;
     Ok(())
 }
+
+#[tokio::test]
+async fn a_restarted_hub_finds_its_members_again() -> Result<()> {
+    let stage = Stage::of_tests()?;
+    let dev = stage.caller("dev").await?;
+    let hub = stage.hub()?;
+    hub.kubectl(&[
+        "rollout",
+        "restart",
+        "-n",
+        "strait-system",
+        "deployment/strait-hub",
+    ])
+    .await?;
+    let wait = [
+        "rollout",
+        "status",
+        "-n",
+        "strait-system",
+        "deployment/strait-hub",
+    ];
+    hub.kubectl(&[&wait[..], &["--timeout=120s"]].concat())
+        .await?;
+    for target in ["search.default.cluster1:80", "foo.default.cluster2:80"] {
+        eventually(Duration::from_secs(20), "the member answers again", || {
+            dev.get(target, "/")
+        })
+        .await?;
+    }
+    Ok(())
+}
