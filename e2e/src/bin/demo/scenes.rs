@@ -87,6 +87,10 @@ pub(crate) async fn reach(stage: &Stage, story: &Story) -> Result<()> {
             None => story.also(&how, body.trim()),
         }
     }
+    let said = stage
+        .ask_from_pod("cluster2", "dev", "search.default.cluster1:80")
+        .await?;
+    story.also("the same from a pod of cluster2", said.trim());
     stage
         .speak_http("cluster1", "search.default.cluster1")
         .await?;
