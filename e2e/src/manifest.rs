@@ -121,5 +121,5 @@ pub(crate) fn asking_pod(hub: &str, ca: &str, token: &str, target: &str) -> Stri
             "volumes": [{"name": "way", "secret": {"secretName": "asks"}}],
         },
     });
-    format!("{secret}\n---\n{pod}\n")
+    serde_json::json!({"apiVersion": "v1", "kind": "List", "items": [secret, pod]}).to_string()
 }
