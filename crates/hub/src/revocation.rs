@@ -104,6 +104,10 @@ impl Revocation {
             let Some(LiveStream { destination, .. }) = streams.first() else {
                 continue;
             };
+            // As the entrypoint is now: its own subjects may have changed since the stream began.
+            let snapshot = Arc::clone(&self.inventory.borrow());
+            let now = snapshot.names.by_uid(&destination.uid);
+            let destination = now.map_or(destination, |entry| entry.policy());
             let allowed = self
                 .decisions
                 .may_connect(&caller, destination, Freshness::Now)

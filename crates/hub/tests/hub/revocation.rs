@@ -1,6 +1,7 @@
 //! Open streams end when the right to them does.
 
 use serde_json::json;
+use strait_api::{Subject, SubjectKind};
 use strait_pki::Ca;
 use strait_runtime::clock;
 
@@ -36,6 +37,27 @@ async fn a_right_that_is_taken_away_cuts_what_is_open() {
         .tunnel(&format!("{NAME}:7"), "t")
         .await;
     assert_eq!(answer.code(), "not-allowed");
+}
+
+#[tokio::test]
+async fn a_subject_that_is_taken_off_the_entrypoint_is_cut() {
+    let (world, agent) = {
+        let (world, agent, _) = open_stream().await;
+        (world, agent)
+    };
+    world.reviews.token("g", "guest@example.com");
+    let guest = || Subject {
+        kind: SubjectKind::User,
+        name: "guest@example.com".to_owned(),
+        namespace: None,
+    };
+    world.edit(NAME, |spec| spec.subjects = vec![guest()]);
+    let mut caller = Caller::new(&world).await;
+    assert_eq!(caller.tunnel(&format!("{NAME}:7"), "g").await.status, 200);
+    assert_eq!(caller.read(6).await, "hello\n");
+    world.edit(NAME, |spec| spec.subjects.clear());
+    assert_eq!(caller.read_to_end().await, b"");
+    drop(agent);
 }
 
 #[tokio::test]

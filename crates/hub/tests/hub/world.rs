@@ -15,6 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
+use strait_api::ClusterProxyEntrypointSpec;
 use strait_hub::{
     Deps, Hub, HubConfig, JoinTokens, Material, MemberReport, Members, Objects, RecordVersion,
     Reviews, Snapshot, Unanswered, User,
@@ -160,6 +161,17 @@ impl World {
         let object: strait_api::ClusterProxyEntrypoint = serde_json::from_value(object).unwrap();
         self.change(|objects| objects.entrypoints.push(Arc::new(object)));
         uid
+    }
+
+    /// Changes the spec of an entrypoint, which stays the same object.
+    pub(crate) fn edit(&self, name: &str, edit: impl Fn(&mut ClusterProxyEntrypointSpec)) {
+        self.change(|objects| {
+            for entrypoint in &mut objects.entrypoints {
+                if entrypoint.metadata.name.as_deref() == Some(name) {
+                    edit(&mut Arc::make_mut(entrypoint).spec);
+                }
+            }
+        });
     }
 
     pub(crate) fn hide(&self, name: &str) {
