@@ -1,6 +1,8 @@
 //! Files that change under a running process.
 #![expect(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
+use std::path::Path;
+
 use jiff::{SignedDuration, Timestamp};
 use strait_pki::{Ca, FileWatch, Identity, PkiError, Reloadable, follow_files};
 
@@ -14,8 +16,8 @@ async fn a_broken_file_leaves_the_last_good_one_and_says_so() {
         let now = Timestamp::from_second(1_800_000_000).unwrap();
         let ca = Ca::generate("test", DAY, now).unwrap();
         let (issued, secret) = ca.issue_server(&[name.to_owned()], DAY, now).unwrap();
-        std::fs::write(&cert, &issued.chain_pem).unwrap();
-        std::fs::write(&key, secret.reveal()).unwrap();
+        replace(&cert, &issued.chain_pem);
+        replace(&key, secret.reveal());
         issued.der.to_vec()
     };
     let first = write("one.test");
@@ -25,7 +27,7 @@ async fn a_broken_file_leaves_the_last_good_one_and_says_so() {
 
     let follow = follow_files(watch, parse, value.clone());
     let checks = async {
-        std::fs::write(&cert, "broken").unwrap();
+        replace(&cert, "broken");
         until(|| value.problem().is_some()).await;
         assert!(value.problem().unwrap().contains("it holds no certificate"));
         assert_eq!(value.get().leaf(), first);
@@ -38,6 +40,14 @@ async fn a_broken_file_leaves_the_last_good_one_and_says_so() {
         () = follow => panic!("the watch ended"),
         () = checks => {}
     }
+}
+
+/// Puts a file in the place of another at once, as kubelet does: the reader runs at the same time
+/// and would see one that is half written.
+fn replace(path: &Path, content: &str) {
+    let new = path.with_extension("new");
+    std::fs::write(&new, content).unwrap();
+    std::fs::rename(&new, path).unwrap();
 }
 
 fn parse(files: &[Vec<u8>]) -> Result<Identity, PkiError> {
