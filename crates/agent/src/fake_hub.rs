@@ -9,12 +9,14 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use jiff::SignedDuration;
 use parking_lot::Mutex;
-use strait_pki::{ALPN_SESSION, Bundle, Ca, ClientVerifier, TrustDomain, caller_server_config};
+use strait_pki::{
+    ALPN_SESSION, AgentName, AgentRequest, Bundle, Ca, ClientVerifier, TrustDomain,
+    caller_server_config,
+};
 use strait_runtime::{Tasks, clock};
 use strait_tunnel::{Config, Session, Side, read_value, write_value};
 use strait_types::{
-    ClusterName, JoinAnswer, JoinCredential, JoinRefusal, JoinRequest, JoinToken, RenewAnswer,
-    RenewRequest,
+    JoinAnswer, JoinCredential, JoinRefusal, JoinRequest, JoinToken, RenewAnswer, RenewRequest,
 };
 use tokio::{
     io::AsyncWriteExt,
@@ -111,12 +113,16 @@ impl Drop for FakeHub {
 
 impl Inner {
     fn issue(&self, csr: &str) -> String {
-        let cluster: ClusterName = "cluster1".parse().unwrap();
+        let name = AgentName {
+            cluster: "cluster1".parse().unwrap(),
+            member: "1".to_owned(),
+        };
+        let request = AgentRequest::from_pem(csr).unwrap();
         let life = SignedDuration::from_hours(24);
         let domain = TrustDomain::default();
         let issued = self
             .agents
-            .issue_agent(csr, &cluster, &domain, life, clock::timestamp());
+            .issue_agent(&request, &name, &domain, life, clock::timestamp());
         issued.unwrap().chain_pem
     }
 

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use rustls_pki_types::CertificateDer;
-use strait_pki::{ClientVerifier, Validity};
+use strait_pki::{AgentName, ClientVerifier, Validity};
 use strait_tunnel::{
     CloseCode, CloseReason, EndReason, Incoming, Open, OpenError, Request, Session, Stream,
     read_value, write_value,
@@ -25,7 +25,7 @@ const RENEWAL_TIME: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct AgentSession {
     generation: u64,
-    cluster: ClusterName,
+    name: AgentName,
     source: SocketAddr,
     session: Session,
     probe: Mutex<Option<Result<(), String>>>,
@@ -64,7 +64,7 @@ pub(crate) enum NoStream {
 impl AgentSession {
     pub(crate) fn new(
         generation: u64,
-        cluster: ClusterName,
+        name: AgentName,
         source: SocketAddr,
         session: Session,
         chain: Vec<CertificateDer<'static>>,
@@ -72,7 +72,7 @@ impl AgentSession {
     ) -> Self {
         Self {
             generation,
-            cluster,
+            name,
             source,
             session,
             probe: Mutex::new(None),
@@ -102,7 +102,7 @@ impl AgentSession {
         self.session
             .open(open)
             .await
-            .map_err(|error| no_stream(&self.cluster, error))
+            .map_err(|error| no_stream(&self.name.cluster, error))
     }
 
     /// Sends a probe through the session to the member's API server. Returns whether the answer is
@@ -132,7 +132,7 @@ impl AgentSession {
         let mut table = self.table.lock();
         if snapshot.version > table.snapshot || table.generation == 0 {
             table.snapshot = snapshot.version;
-            let services = snapshot.names.exposed(&self.cluster);
+            let services = snapshot.names.exposed(&self.name.cluster);
             if table.generation == 0 || services != table.services {
                 table.generation += 1;
                 table.services = services;
@@ -214,7 +214,7 @@ impl AgentSession {
         let exchange = async {
             let asked = read_value::<RenewRequest>(&mut stream, RenewRequest::MAX_BYTES).await?;
             let asked = asked.ok_or(std::io::ErrorKind::UnexpectedEof)?;
-            let answer = match joins.renew(&self.cluster, &asked) {
+            let answer = match joins.renew(&self.name, &asked) {
                 Ok((answer, certificate)) => {
                     self.renewed(certificate);
                     RenewAnswer::Issued(answer)
@@ -247,7 +247,7 @@ impl AgentSession {
         agents: &ClientVerifier,
         now: Timestamp,
     ) -> Option<String> {
-        if let Some(objection) = snapshot.objection(&self.cluster) {
+        if let Some(objection) = snapshot.objection_to(&self.name) {
             return Some(objection);
         }
         let certificate = self.certificate.lock();
@@ -262,7 +262,7 @@ impl AgentSession {
 
     /// Ends the session.
     pub(crate) fn revoke(&self, why: &str) {
-        tracing::info!(cluster = %self.cluster, source = %self.source, why, "session closed");
+        tracing::info!(cluster = %self.name.cluster, source = %self.source, why, "session closed");
         self.session
             .close(CloseReason::new(CloseCode::Revoked, why));
     }

@@ -3,10 +3,9 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use rustls_pki_types::CertificateDer;
-use strait_pki::{ClientVerifier, Reloadable, TrustDomain, Validity, peer_cluster};
+use strait_pki::{AgentName, ClientVerifier, Reloadable, TrustDomain, Validity, peer_agent};
 use strait_runtime::{Tasks, clock};
 use strait_tunnel::{Carrier, CloseCode, CloseReason, Config, Session, Side};
-use strait_types::ClusterName;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -42,8 +41,8 @@ impl Agents {
         let Some(leaf) = chain.first() else {
             return;
         };
-        let cluster = match peer_cluster(leaf, &self.trust_domain) {
-            Ok(cluster) => cluster,
+        let name = match peer_agent(leaf, &self.trust_domain) {
+            Ok(name) => name,
             Err(error) => {
                 tracing::warn!(%source, %error, "an agent's certificate names no cluster");
                 return;
@@ -56,7 +55,7 @@ impl Agents {
         let (session, incoming, driver) = match established {
             Ok(established) => established,
             Err(error) => {
-                tracing::warn!(%source, %cluster, %error, "no session with an agent");
+                tracing::warn!(%source, cluster = %name.cluster, %error, "no session with an agent");
                 return;
             }
         };
@@ -65,27 +64,21 @@ impl Agents {
         self.tasks.spawn_one(async move {
             driver.run().await;
         });
-        self.attend(
-            &cluster,
-            source,
-            chain,
-            validity.not_after,
-            session,
-            incoming,
-        )
-        .await;
+        self.attend(name, source, chain, validity.not_after, session, incoming)
+            .await;
     }
 
     async fn attend(
         self: &Arc<Self>,
-        cluster: &ClusterName,
+        name: AgentName,
         source: SocketAddr,
         chain: Vec<CertificateDer<'static>>,
         not_after: jiff::Timestamp,
         session: Session,
         incoming: strait_tunnel::Incoming,
     ) {
-        if let Some(objection) = self.admit(cluster).await {
+        let cluster = &name.cluster;
+        if let Some(objection) = self.admit(&name).await {
             tracing::warn!(%cluster, %source, objection, "agent turned away");
             session.close(CloseReason::new(CloseCode::Revoked, objection));
             session.closed().await;
@@ -93,14 +86,7 @@ impl Agents {
         }
         let registered = self.sessions.register(cluster, |generation| {
             let session = session.clone();
-            AgentSession::new(
-                generation,
-                cluster.clone(),
-                source,
-                session,
-                chain,
-                not_after,
-            )
+            AgentSession::new(generation, name.clone(), source, session, chain, not_after)
         });
         let Some((agent, registration)) = registered else {
             tracing::warn!(%cluster, %source, "the cluster has too many sessions");
@@ -143,17 +129,17 @@ impl Agents {
         }
     }
 
-    /// Why the cluster may not come in, if it may not. A cluster that joined just now may not be in
+    /// Why an agent may not come in, if it may not. A cluster that joined just now may not be in
     /// the inventory that this hub has seen: it gets some time.
-    async fn admit(&self, cluster: &ClusterName) -> Option<String> {
+    async fn admit(&self, name: &AgentName) -> Option<String> {
         let mut inventory = self.inventory.clone();
-        let admitted = inventory.wait_for(|snapshot| snapshot.objection(cluster).is_none());
+        let admitted = inventory.wait_for(|snapshot| snapshot.objection_to(name).is_none());
         match tokio::time::timeout(self.times.admission, admitted).await {
             Ok(Ok(_)) => None,
             Ok(Err(_)) => Some("the hub is shutting down".to_owned()),
             Err(tokio::time::error::Elapsed { .. }) => {
                 let snapshot = Arc::clone(&self.inventory.borrow());
-                snapshot.objection(cluster)
+                snapshot.objection_to(name)
             }
         }
     }

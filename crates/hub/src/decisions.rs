@@ -1,19 +1,20 @@
 //! Decides who a caller is and whether they may connect: cached shortly, bounded, asked for once
 //! at a time. What cannot be decided is refused.
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{error::Error, net::IpAddr, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use moka::future::Cache;
 use strait_api::{Subject, SubjectKind};
 use strait_pki::Subject as CertificateSubject;
 use strait_runtime::clock;
-use strait_types::{Refusal, RefusalCode};
+use strait_types::{Redacted, Refusal, RefusalCode};
 
 use crate::{
     caller::{Caller, Credential, Fingerprint, User},
     callers_trust::CallersTrust,
     deps::{Reviews, Unanswered},
+    review_queue::ReviewQueue,
     snapshot::Destination,
 };
 
@@ -36,6 +37,7 @@ pub(crate) enum Freshness {
 pub(crate) struct Decisions {
     reviews: Arc<dyn Reviews>,
     callers: CallersTrust,
+    queue: ReviewQueue,
     known: Cache<Fingerprint, Option<Arc<User>>>,
     allowed: Cache<(Fingerprint, Arc<str>), bool>,
 }
@@ -47,6 +49,7 @@ impl Decisions {
         Self {
             reviews,
             callers,
+            queue: ReviewQueue::new(),
             known: Cache::builder()
                 .max_capacity(MAX_REMEMBERED)
                 .time_to_live(keep)
@@ -58,25 +61,35 @@ impl Decisions {
         }
     }
 
-    /// Who brings this credential.
+    /// Who comes from `source` with this credential.
     ///
     /// Refuses with `unauthenticated` when nobody does, and with `unavailable` when that cannot be
     /// said now.
     pub(crate) async fn identify(
         &self,
         credential: Credential,
-        freshness: Freshness,
+        source: IpAddr,
+    ) -> Result<Caller, Refusal> {
+        self.identified(credential, Some(source)).await
+    }
+
+    /// Whose credential this is now, which was somebody's before. Strangers cannot delay it.
+    ///
+    /// Refuses as `identify`.
+    pub(crate) async fn identify_again(&self, credential: Credential) -> Result<Caller, Refusal> {
+        self.known.invalidate(&credential.fingerprint()).await;
+        self.identified(credential, None).await
+    }
+
+    async fn identified(
+        &self,
+        credential: Credential,
+        source: Option<IpAddr>,
     ) -> Result<Caller, Refusal> {
         let fingerprint = credential.fingerprint();
-        if freshness == Freshness::Now {
-            self.known.invalidate(&fingerprint).await;
-        }
         let known = match &credential {
             Credential::Token(token) => {
-                let ask: BoxFuture<'_, _> = Box::pin(async {
-                    let user = self.reviews.who_is(token).await?;
-                    Ok(user.filter(|user| !user.name.is_empty()).map(Arc::new))
-                });
+                let ask: BoxFuture<'_, _> = Box::pin(self.user_of_token(token, source));
                 self.known
                     .try_get_with(fingerprint, ask)
                     .await
@@ -118,6 +131,23 @@ impl Decisions {
             .try_get_with(key, ask)
             .await
             .map_err(|error| unavailable(&error))
+    }
+
+    async fn user_of_token(
+        &self,
+        token: &Redacted,
+        source: Option<IpAddr>,
+    ) -> Result<Option<Arc<User>>, Unanswered> {
+        let _turn = match source {
+            Some(source) => Some(self.queue.turn(source).await?),
+            None => None,
+        };
+        let user = self.reviews.who_is(token).await?;
+        let user = user.filter(|user| !user.name.is_empty()).map(Arc::new);
+        if let (None, Some(source)) = (&user, source) {
+            self.queue.wrong(source);
+        }
+        Ok(user)
     }
 
     fn user_of_certificate(
@@ -167,7 +197,7 @@ fn unavailable(error: &Arc<Unanswered>) -> Refusal {
         RefusalCode::Unavailable,
         "the hub cannot check callers at the moment",
     )
-    .with_hint("the hub's API server does not answer; try again later")
+    .with_hint("its API server does not answer, or too many ask; try again later")
 }
 
 #[cfg(test)]

@@ -99,8 +99,9 @@ pub struct RecordVersion(pub String);
 
 /// Writes what is known of members.
 pub trait Members: fmt::Debug + Send + Sync {
-    /// Puts a cluster into the inventory, accepted, unless it is there already.
-    fn ensure<'a>(&'a self, cluster: &'a ClusterName) -> BoxFuture<'a, Result<(), Unanswered>>;
+    /// Puts a cluster into the inventory, accepted, unless it is there already. Returns its uid,
+    /// empty where the inventory has none. A member that is being deleted is no answer.
+    fn ensure<'a>(&'a self, cluster: &'a ClusterName) -> BoxFuture<'a, Result<String, Unanswered>>;
 
     /// Writes how a member is; nothing when there is no such member.
     fn report<'a>(

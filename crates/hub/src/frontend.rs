@@ -31,11 +31,12 @@ use crate::{
     caller::{Caller, Credential},
     config::{Limits, Times},
     credential::{self, Given},
-    decisions::{Decisions, Freshness},
+    decisions::Decisions,
     join::Joins,
     metrics::Metrics,
     problem::{self, Role},
     reach::Reach,
+    slots::Slot,
     upstream::Upstream,
 };
 use body::Body;
@@ -62,6 +63,7 @@ struct Connection {
     frontend: Arc<Frontend>,
     source: SocketAddr,
     certificate: Option<Arc<[CertificateDer<'static>]>>,
+    place: Arc<Slot>,
     idle: Idle,
 }
 
@@ -69,12 +71,13 @@ struct Connection {
 
 impl Frontend {
     /// Serves one connection until it ends, or until the present request is done once the hub is
-    /// asked to stop.
+    /// asked to stop. A caller who has not said who they are may lose their place to another one.
     pub(crate) async fn serve<I>(
         self: Arc<Self>,
         io: I,
         source: SocketAddr,
         certificate: Option<Arc<[CertificateDer<'static>]>>,
+        place: Slot,
     ) where
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -85,10 +88,12 @@ impl Frontend {
             .header_read_timeout(self.times.head)
             .max_header_size(self.limits.head_bytes)
             .max_buf_size(self.limits.head_bytes.max(16 << 10));
+        let place = Arc::new(place);
         let connection = Arc::new(Connection {
             frontend: self,
             source,
             certificate,
+            place: Arc::clone(&place),
             idle: Idle::default(),
         });
         let answer = service_fn(move |request| {
@@ -101,6 +106,10 @@ impl Frontend {
         let mut serving = std::pin::pin!(serving);
         let ended = tokio::select! {
             ended = serving.as_mut() => ended,
+            () = place.lost() => {
+                tracing::debug!(%source, "a silent caller made room for another one");
+                return;
+            }
             () = stop.cancelled() => {
                 serving.as_mut().graceful_shutdown();
                 serving.await
@@ -149,8 +158,9 @@ impl Connection {
         let caller = self
             .frontend
             .decisions
-            .identify(credential, Freshness::Recent)
+            .identify(credential, self.source.ip())
             .await?;
+        self.place.vouch();
         Ok((Arc::new(caller), header))
     }
 }

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use rustls_pki_types::CertificateDer;
 use strait_install::JoinRecord;
-use strait_pki::IssueError;
+use strait_pki::{AgentName, AgentRequest};
 use strait_runtime::clock;
 use strait_types::{
     ClusterName, JoinAnswer, JoinCredential, JoinRefusal, JoinRequest, Redacted, RenewRequest,
@@ -30,12 +30,14 @@ pub(crate) struct Joins {
 }
 
 /// Why there is no certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoJoin {
     /// The source asks too often.
     TooOften,
     /// For this reason.
     Refused(JoinRefusal),
+    /// What came is no request to join; the text says why not.
+    Malformed(String),
 }
 
 // === impl Joins ===
@@ -62,17 +64,14 @@ impl Joins {
     }
 
     /// Spends the token and issues the first certificate of a cluster.
-    pub(crate) async fn join(
-        &self,
-        body: &[u8],
-        source: SocketAddr,
-    ) -> Result<JoinAnswer, JoinRefusal> {
+    pub(crate) async fn join(&self, body: &[u8], source: SocketAddr) -> Result<JoinAnswer, NoJoin> {
         let request: JoinRequest = match serde_json::from_slice(body) {
             Ok(request) => request,
+            // The text may quote the token: it goes to who sent it, and into no log.
             Err(error) => {
-                tracing::debug!(%error, %source, "a join that is not one");
-                self.metrics.join("bad-request");
-                return Err(JoinRefusal::BadRequest);
+                tracing::debug!(%source, "a join that is not one");
+                self.metrics.join("malformed");
+                return Err(NoJoin::Malformed(error.to_string()));
             }
         };
         let (cluster, token) = (request.cluster.clone(), request.token.id().clone());
@@ -91,16 +90,17 @@ impl Joins {
                 );
             }
         }
-        answer
+        answer.map_err(NoJoin::Refused)
     }
 
     /// Issues the next certificate of an agent that is connected.
     pub(crate) fn renew(
         &self,
-        cluster: &ClusterName,
+        agent: &AgentName,
         request: &RenewRequest,
     ) -> Result<(JoinAnswer, CertificateDer<'static>), JoinRefusal> {
-        let answer = self.issue(cluster, &request.csr);
+        let cluster = &agent.cluster;
+        let answer = read(cluster, &request.csr).and_then(|request| self.issue(agent, &request));
         self.metrics
             .join(if answer.is_ok() { "renewed" } else { "refused" });
         tracing::info!(target: "strait::audit", %cluster, good = answer.is_ok(), "renewal");
@@ -123,13 +123,11 @@ impl Joins {
         };
         // Everything that can fail comes before the token is spent, and nothing leaves the hub
         // before it is.
-        let (answer, _) = self.issue(&record.cluster, &request.csr)?;
+        let certificate = read(&record.cluster, &request.csr)?;
         let cluster = record.cluster.clone();
-        self.deps
-            .members
-            .ensure(&cluster)
-            .await
-            .map_err(|e| unavailable(&e))?;
+        let member = self.deps.members.ensure(&cluster).await;
+        let member = member.map_err(|e| unavailable(&e))?;
+        let (answer, _) = self.issue(&AgentName { cluster, member }, &certificate)?;
         let used = JoinRecord {
             used_at: Some(now),
             ..record
@@ -144,12 +142,12 @@ impl Joins {
 
     fn issue(
         &self,
-        cluster: &ClusterName,
-        csr: &str,
+        agent: &AgentName,
+        request: &AgentRequest,
     ) -> Result<(JoinAnswer, CertificateDer<'static>), JoinRefusal> {
         let ca = self.deps.material.agent_ca.get();
         let (domain, validity) = (&self.config.trust_domain, self.config.agent_validity);
-        match ca.issue_agent(csr, cluster, domain, validity, clock::timestamp()) {
+        match ca.issue_agent(request, agent, domain, validity, clock::timestamp()) {
             Ok(issued) => {
                 let answer = JoinAnswer {
                     certificate: issued.chain_pem,
@@ -158,16 +156,20 @@ impl Joins {
                 };
                 Ok((answer, issued.der))
             }
-            Err(IssueError::Request(error)) => {
-                tracing::info!(%cluster, %error, "certificate request refused");
-                Err(JoinRefusal::BadRequest)
-            }
-            Err(IssueError::Sign(error)) => {
+            Err(error) => {
+                let cluster = &agent.cluster;
                 tracing::warn!(%cluster, %error, "a certificate could not be signed");
                 Err(JoinRefusal::Unavailable)
             }
         }
     }
+}
+
+fn read(cluster: &ClusterName, csr: &str) -> Result<AgentRequest, JoinRefusal> {
+    AgentRequest::from_pem(csr).map_err(|error| {
+        tracing::info!(%cluster, %error, "certificate request refused");
+        JoinRefusal::BadRequest
+    })
 }
 
 /// Whether a token may be spent. The secret comes first and in constant time: who does not have it

@@ -32,10 +32,12 @@ mod metrics;
 mod problem;
 mod rate_limit;
 mod reach;
+mod review_queue;
 mod revocation;
 mod select;
 mod slots;
 mod snapshot;
+mod source;
 mod tls_configs;
 mod upstream;
 

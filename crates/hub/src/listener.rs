@@ -57,6 +57,8 @@ enum HandshakeError {
     Config(#[from] PkiError),
     #[error("the TLS handshake took too long")]
     TooSlow,
+    #[error("others wanted a handshake, and this one had taken longest")]
+    Displaced,
 }
 
 // === impl Listener ===
@@ -100,12 +102,15 @@ impl Doors {
             tracing::debug!(%error, %source, "socket options");
         }
         let shaken = Box::pin(self.shake_hands(tcp));
-        let tls = match tokio::time::timeout(self.times.handshake, shaken).await {
-            Ok(Ok(tls)) => tls,
-            Ok(Err(error)) => return self.failed(source, &error),
-            Err(tokio::time::error::Elapsed { .. }) => {
-                return self.failed(source, &HandshakeError::TooSlow);
+        let shaken = tokio::select! {
+            shaken = tokio::time::timeout(self.times.handshake, shaken) => {
+                shaken.unwrap_or(Err(HandshakeError::TooSlow))
             }
+            () = handshake.lost() => Err(HandshakeError::Displaced),
+        };
+        let tls = match shaken {
+            Ok(tls) => tls,
+            Err(error) => return self.failed(source, &error),
         };
         drop(handshake);
         let (_, state) = tls.get_ref();
@@ -114,13 +119,13 @@ impl Doors {
             self.metrics.handshake("agent");
             Box::pin(self.agents.serve(tls, source, chain.unwrap_or_default())).await;
         } else {
-            let Some(_place) = self.callers.enter(source.ip()) else {
+            let Some(place) = self.callers.enter(source.ip()) else {
                 self.metrics.handshake("too-many");
                 return;
             };
             self.metrics.handshake("caller");
             let frontend = Arc::clone(&self.frontend);
-            Box::pin(frontend.serve(tls, source, chain.map(Into::into))).await;
+            Box::pin(frontend.serve(tls, source, chain.map(Into::into), place)).await;
         }
     }
 
@@ -156,7 +161,7 @@ impl Doors {
             HandshakeError::Config(_) => {
                 tracing::warn!(%source, %error, cause, "connection refused");
             }
-            HandshakeError::Tls(_) | HandshakeError::TooSlow => {
+            HandshakeError::Tls(_) | HandshakeError::TooSlow | HandshakeError::Displaced => {
                 tracing::debug!(%source, %error, cause, "connection refused");
             }
         }

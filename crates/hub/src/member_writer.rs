@@ -72,12 +72,12 @@ impl MemberWriter {
         written.retain(|cluster, _| snapshot.members.contains_key(cluster));
         let seen = self.sessions.clusters();
         let mut done = true;
-        for (cluster, accepted) in &snapshot.members {
+        for (cluster, member) in &snapshot.members {
             // Who never connected to this hub may be connected to another one.
             if quiet && !seen.contains(cluster) {
                 continue;
             }
-            let wanted = (self.sessions.report(cluster), *accepted);
+            let wanted = (self.sessions.report(cluster), member.accepted);
             if written.get(cluster) == Some(&wanted) {
                 continue;
             }

@@ -1,17 +1,18 @@
 //! How often one source may ask.
 
 use std::{
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     time::{Duration, Instant},
 };
 
 use moka::sync::Cache;
 
+use crate::source::network;
+
 /// How many sources are remembered; beyond, the oldest are forgotten.
 const MAX_SOURCES: u64 = 10_000;
 
-/// Tokens that come back evenly: a source may use a minute's worth at once, then waits. IPv6
-/// sources count by their /64, which one machine has to itself.
+/// Tokens that come back evenly: a source may use a minute's worth at once, then waits.
 #[derive(Debug)]
 pub(crate) struct RateLimit {
     per_minute: u32,
@@ -52,8 +53,7 @@ impl RateLimit {
                     },
                     moka::Entry::into_value,
                 );
-                let waited = now.saturating_duration_since(bucket.at).as_secs_f64();
-                let tokens = (bucket.tokens + waited * full / 60.0).min(full);
+                let tokens = bucket.tokens_at(now, full);
                 allowed = tokens >= 1.0;
                 Bucket {
                     tokens: if allowed { tokens - 1.0 } else { tokens },
@@ -62,15 +62,21 @@ impl RateLimit {
             });
         allowed
     }
+
+    /// Whether a source would have to wait at `now`.
+    pub(crate) fn is_spent(&self, source: IpAddr, now: Instant) -> bool {
+        let full = f64::from(self.per_minute);
+        let bucket = self.sources.get(&network(source));
+        bucket.is_some_and(|bucket| bucket.tokens_at(now, full) < 1.0)
+    }
 }
 
-fn network(source: IpAddr) -> IpAddr {
-    match source.to_canonical() {
-        IpAddr::V6(address) => {
-            let prefix = u128::from(address) >> 64 << 64;
-            IpAddr::V6(Ipv6Addr::from(prefix))
-        }
-        v4 @ IpAddr::V4(_) => v4,
+// === impl Bucket ===
+
+impl Bucket {
+    fn tokens_at(&self, now: Instant, full: f64) -> f64 {
+        let waited = now.saturating_duration_since(self.at).as_secs_f64();
+        (self.tokens + waited * full / 60.0).min(full)
     }
 }
 
@@ -93,11 +99,12 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_cannot_hide_in_its_ipv6_network() {
+    fn looking_takes_nothing() {
         let limit = RateLimit::new(1);
-        let now = strait_runtime::clock::now();
-        assert!(limit.take("2001:db8::1".parse().unwrap(), now));
-        assert!(!limit.take("2001:db8::ffff:2".parse().unwrap(), now));
-        assert!(limit.take("2001:db8:0:1::1".parse().unwrap(), now));
+        let (start, one) = (strait_runtime::clock::now(), IpAddr::from([192, 0, 2, 1]));
+        assert!(!limit.is_spent(one, start));
+        assert!(limit.take(one, start));
+        assert!(limit.is_spent(one, start));
+        assert!(!limit.is_spent(one, start + Duration::from_secs(60)));
     }
 }

@@ -83,7 +83,7 @@ impl Revocation {
             return;
         };
         let credential = first.caller.credential().clone();
-        let caller = match self.decisions.identify(credential, Freshness::Now).await {
+        let caller = match self.decisions.identify_again(credential).await {
             Ok(caller) => caller,
             Err(refusal) if refusal.code == RefusalCode::Unauthenticated => {
                 streams

@@ -8,6 +8,7 @@ use strait_api::{
     Protocol, Subject, UpstreamTls, is_reserved_cluster, wire_names::CONFIGURATION_NAME,
 };
 use strait_names::{Declared, Entry, InvalidEntry, NameTable, NameTableBuilder, expand};
+use strait_pki::AgentName;
 use strait_types::{
     AcceptDetail, ClusterName, Port, PortChoice, Refusal, RefusalCode, ServiceName,
 };
@@ -51,8 +52,17 @@ pub struct Snapshot {
     pub(crate) version: u64,
     /// Every name.
     pub(crate) names: NameTable<Arc<Destination>>,
-    /// The members, and whether the hub's administrator accepts them.
-    pub(crate) members: BTreeMap<ClusterName, bool>,
+    /// The members.
+    pub(crate) members: BTreeMap<ClusterName, Member>,
+}
+
+/// A member of the inventory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    /// The uid of its object; empty where the inventory has none.
+    pub(crate) uid: String,
+    /// Whether the hub's administrator accepts it.
+    pub(crate) accepted: bool,
 }
 
 // === impl Destination ===
@@ -130,17 +140,19 @@ impl Snapshot {
     /// What these objects come to. An object that is not valid spoils only itself.
     #[must_use]
     pub fn new(version: u64, domain: &str, objects: &Objects) -> Self {
-        let members: BTreeMap<ClusterName, bool> = objects
+        let members: BTreeMap<ClusterName, Member> = objects
             .members
             .iter()
             .filter(|member| member.metadata.deletion_timestamp.is_none())
             // Who may write in a namespace of the hub itself would speak for such a member.
             .filter(|member| !is_reserved_cluster(&member.name_any()))
             .filter_map(|member| {
-                Some((
-                    member.name_any().parse().ok()?,
-                    member.spec.hub_accepts_client,
-                ))
+                let name = member.name_any().parse().ok()?;
+                let member = Member {
+                    uid: member.uid().unwrap_or_default(),
+                    accepted: member.spec.hub_accepts_client,
+                };
+                Some((name, member))
             })
             .collect();
         let mut names = NameTable::builder(domain, members.keys().cloned());
@@ -179,15 +191,32 @@ impl Snapshot {
             })
     }
 
-    /// Why a cluster may have no session, if it may not.
+    /// Why nothing of a cluster may be reached, if it may not.
     pub(crate) fn objection(&self, cluster: &ClusterName) -> Option<String> {
         match self.members.get(cluster) {
-            Some(true) => None,
-            Some(false) => Some(format!(
+            Some(member) if member.accepted => None,
+            Some(_) => Some(format!(
                 "the hub does not accept {cluster}: spec.hubAcceptsClient of its ManagedCluster is false"
             )),
             None => Some(format!("{cluster} is not in the hub's inventory")),
         }
+    }
+
+    /// Why an agent may have no session, if it may not.
+    pub(crate) fn objection_to(&self, agent: &AgentName) -> Option<String> {
+        let cluster = &agent.cluster;
+        self.objection(cluster).or_else(|| {
+            let other = self
+                .members
+                .get(cluster)
+                .is_some_and(|member| member.uid != agent.member);
+            other.then(|| {
+                format!(
+                    "the certificate is that of an earlier {cluster}: its ManagedCluster was \
+                     deleted since; join again with a new token"
+                )
+            })
+        })
     }
 }
 

@@ -8,11 +8,12 @@ use rcgen::{
     Issuer, KeyPair, KeyUsagePurpose, PublicKeyData, SanType, SerialNumber,
 };
 use rustls_pki_types::CertificateDer;
-use strait_types::{ClusterName, Redacted};
-use thiserror::Error;
+use strait_types::Redacted;
 use time::OffsetDateTime;
 
-use crate::{Identity, PkiError, RequestError, TrustDomain, bundle, certificate, request, tls};
+use crate::{
+    AgentName, AgentRequest, Identity, PkiError, TrustDomain, bundle, certificate, spiffe, tls,
+};
 
 /// How far certificates reach back before the moment they were made at, for peers whose clock is
 /// behind.
@@ -32,17 +33,6 @@ pub struct Issued {
     pub chain_pem: String,
     /// The same as DER.
     pub der: CertificateDer<'static>,
-}
-
-/// Why no agent's certificate was issued.
-#[derive(Debug, Error)]
-pub enum IssueError {
-    /// The request is wrong.
-    #[error("the certificate request was refused")]
-    Request(#[from] RequestError),
-    /// Signing failed.
-    #[error("failed to issue the certificate")]
-    Sign(#[from] PkiError),
 }
 
 // === impl Ca ===
@@ -118,25 +108,29 @@ impl Ca {
         Redacted::new(self.issuer.key().serialize_pem())
     }
 
-    /// Signs an agent's certificate: client usage alone, and the cluster as its only name. Of the
-    /// request only the key counts.
+    /// Signs an agent's certificate: client usage alone, the cluster as its only name, and the
+    /// member's uid in the subject. Of the request only the key counts.
     ///
     /// # Errors
-    /// When the request is wrong or cannot be signed.
+    /// When it cannot be signed.
     pub fn issue_agent(
         &self,
-        csr_pem: &str,
-        cluster: &ClusterName,
+        request: &AgentRequest,
+        agent: &AgentName,
         trust_domain: &TrustDomain,
         validity: SignedDuration,
         now: Timestamp,
-    ) -> Result<Issued, IssueError> {
-        let key = request::key_of(csr_pem)?;
-        let mut params = blank(cluster.as_str(), validity, now)?;
-        let uri = trust_domain.cluster_uri(cluster);
+    ) -> Result<Issued, PkiError> {
+        let name = agent.cluster.as_str();
+        let mut params = blank(name, validity, now)?;
+        if !agent.member.is_empty() {
+            let uid = DnType::CustomDnType(spiffe::MEMBER_UID.to_vec());
+            params.distinguished_name.push(uid, agent.member.as_str());
+        }
+        let uri = trust_domain.cluster_uri(&agent.cluster);
         params.subject_alt_names = vec![SanType::URI(ia5(&uri)?)];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        Ok(self.sign(&params, &key, cluster.as_str())?)
+        self.sign(&params, &request.0, name)
     }
 
     /// Makes a key and a certificate for a server under these names, DNS (a leading `*.` is a

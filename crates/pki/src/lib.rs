@@ -19,17 +19,17 @@ mod tls;
 mod verify;
 
 pub use bundle::{Bundle, InvalidBundle};
-pub use ca::{BACKDATE, Ca, IssueError, Issued};
+pub use ca::{BACKDATE, Ca, Issued};
 pub use certificate::{Subject, Validity};
 pub use error::PkiError;
 pub use file_watch::{FileError, FileWatch, MAX_FILE_BYTES, follow_files};
 pub use identity::Identity;
 pub use reload::Reloadable;
-pub use request::{AgentKey, RequestError};
+pub use request::{AgentKey, AgentRequest, RequestError};
 pub use rotation::{Rotation, rotation};
 pub use serving::{Clock, NameCheck, ServingCerts, ServingConfig};
 pub use spiffe::{
-    DEFAULT_TRUST_DOMAIN, InvalidPeer, InvalidTrustDomain, TrustDomain, peer_cluster,
+    AgentName, DEFAULT_TRUST_DOMAIN, InvalidPeer, InvalidTrustDomain, TrustDomain, peer_agent,
 };
 pub use tls::{
     ALPN_HTTP1, ALPN_SESSION, ServerTrust, agent_server_config, caller_server_config,

@@ -23,6 +23,10 @@ pub struct AgentKey {
     pub csr_pem: String,
 }
 
+/// A request that has proven to hold its key. Nothing but the key is taken from it.
+#[derive(Debug)]
+pub struct AgentRequest(pub(crate) SubjectPublicKeyInfo);
+
 /// Why a certificate request is refused.
 #[derive(Debug, Error)]
 pub enum RequestError {
@@ -60,8 +64,20 @@ impl AgentKey {
     }
 }
 
-/// The key of a request, once the request has proven to hold it. Nothing else is taken from it.
-pub(crate) fn key_of(csr_pem: &str) -> Result<SubjectPublicKeyInfo, RequestError> {
+// === impl AgentRequest ===
+
+impl AgentRequest {
+    /// Reads a request (PEM, PKCS #10) and checks that it is signed with the key that it asks for.
+    ///
+    /// # Errors
+    /// When it cannot be read, is signed with another key, or the key is of a kind that the hub
+    /// does not sign.
+    pub fn from_pem(csr_pem: &str) -> Result<Self, RequestError> {
+        key_of(csr_pem).map(Self)
+    }
+}
+
+fn key_of(csr_pem: &str) -> Result<SubjectPublicKeyInfo, RequestError> {
     let der = CertificateSigningRequestDer::from_pem_slice(csr_pem.as_bytes())
         .map_err(RequestError::Pem)?;
     let Ok((_, request)) = X509CertificationRequest::from_der(&der) else {

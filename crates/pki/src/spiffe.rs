@@ -1,15 +1,30 @@
-//! Names of agents in their certificates: `spiffe://<trust domain>/cluster/<name>`.
+//! Names of agents in their certificates: `spiffe://<trust domain>/cluster/<name>`, and in the
+//! subject the uid of the member that the certificate was issued to.
 
 use std::{fmt, str::FromStr};
 
 use strait_types::ClusterName;
 use thiserror::Error;
-use x509_parser::extensions::GeneralName;
+use x509_parser::{certificate::X509Certificate, der_parser::Oid, extensions::GeneralName};
 
 use crate::{PkiError, certificate};
 
 /// The trust domain when none is given.
 pub const DEFAULT_TRUST_DOMAIN: &str = "strait.local";
+
+/// The attribute of a subject that holds a uid: 1.3.6.1.4.1.57683.2, where Kubernetes reads the
+/// uid of a user from a client certificate.
+pub(crate) const MEMBER_UID: [u64; 8] = [1, 3, 6, 1, 4, 1, 57683, 2];
+
+/// Whose agent a certificate was issued to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentName {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// The uid of its object in the inventory, so that a certificate ends with the member: one
+    /// that comes later under the same name is another. Empty where the inventory has no uids.
+    pub member: String,
+}
 
 /// The authority of the names of agents: 1 to 255 of `a-z0-9.-_` (SPIFFE ID, section 2.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +42,9 @@ pub enum InvalidPeer {
     /// Its URI is not one of an agent of this trust domain.
     #[error("`{0}` does not name a cluster of this trust domain")]
     OtherName(String),
+    /// It holds several uids of members, or one that is no text.
+    #[error("the uid of the member in its subject cannot be read")]
+    Member,
 }
 
 /// The text is no trust domain.
@@ -72,12 +90,13 @@ impl fmt::Display for TrustDomain {
     }
 }
 
-/// The cluster that an agent's certificate names. Whether the certificate is to be trusted at all
-/// was decided by the TLS handshake.
+/// Whose agent a certificate names. Whether the certificate is to be trusted at all was decided by
+/// the TLS handshake.
 ///
 /// # Errors
-/// When it has not exactly one URI name, or that is not of the form of this trust domain.
-pub fn peer_cluster(der: &[u8], trust_domain: &TrustDomain) -> Result<ClusterName, InvalidPeer> {
+/// When it has not exactly one URI name, that is not of the form of this trust domain, or there
+/// are several uids.
+pub fn peer_agent(der: &[u8], trust_domain: &TrustDomain) -> Result<AgentName, InvalidPeer> {
     let certificate = certificate::parse(der).map_err(InvalidPeer::Unreadable)?;
     let names = certificate
         .subject_alternative_name()
@@ -94,9 +113,24 @@ pub fn peer_cluster(der: &[u8], trust_domain: &TrustDomain) -> Result<ClusterNam
     let [uri] = uris.as_slice() else {
         return Err(InvalidPeer::Uris(uris.len()));
     };
-    uri.strip_prefix("spiffe://")
+    let cluster = uri
+        .strip_prefix("spiffe://")
         .and_then(|rest| rest.strip_prefix(&*trust_domain.0))
         .and_then(|rest| rest.strip_prefix("/cluster/"))
         .and_then(|name| name.parse().ok())
-        .ok_or_else(|| InvalidPeer::OtherName(uri.chars().take(300).collect()))
+        .ok_or_else(|| InvalidPeer::OtherName(uri.chars().take(300).collect()))?;
+    let member = member_of(&certificate).ok_or(InvalidPeer::Member)?;
+    Ok(AgentName { cluster, member })
+}
+
+/// The uid in the subject, empty when there is none; `None` when there are several or it is no
+/// text.
+fn member_of(certificate: &X509Certificate<'_>) -> Option<String> {
+    let uid = Oid::from(&MEMBER_UID).ok()?;
+    let mut uids = certificate.subject().iter_by_oid(&uid);
+    match (uids.next(), uids.next()) {
+        (None, _) => Some(String::new()),
+        (Some(uid), None) => uid.as_str().ok().map(str::to_owned),
+        (Some(_), Some(_)) => None,
+    }
 }

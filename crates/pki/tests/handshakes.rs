@@ -6,9 +6,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use rustls_pki_types::ServerName;
 use strait_pki::{
-    AgentKey, Bundle, Ca, ClientVerifier, Identity, PkiError, Reloadable, ServerTrust,
-    ServingCerts, ServingConfig, TrustDomain, agent_server_config, caller_server_config,
-    client_config, peer_cluster, session_client_config,
+    AgentKey, AgentName, AgentRequest, Bundle, Ca, ClientVerifier, Identity, PkiError, Reloadable,
+    ServerTrust, ServingCerts, ServingConfig, TrustDomain, agent_server_config,
+    caller_server_config, client_config, peer_agent, session_client_config,
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -51,9 +51,13 @@ impl World {
 
     fn agent(&self, by: &Ca) -> Identity {
         let key = AgentKey::generate().unwrap();
-        let cluster = "cluster1".parse().unwrap();
+        let request = AgentRequest::from_pem(&key.csr_pem).unwrap();
+        let name = AgentName {
+            cluster: "cluster1".parse().unwrap(),
+            member: "1".to_owned(),
+        };
         let issued = by
-            .issue_agent(&key.csr_pem, &cluster, &TrustDomain::default(), DAY, now())
+            .issue_agent(&request, &name, &TrustDomain::default(), DAY, now())
             .unwrap();
         Identity::from_pem(issued.chain_pem.as_bytes(), key.key_pem.reveal().as_bytes()).unwrap()
     }
@@ -70,8 +74,8 @@ async fn an_agent_is_known_by_its_certificate() {
     let server = agent_server_config(world.certs(vec![]), &world.agent_verifier()).unwrap();
     let client = session_client_config(world.hub_roots(), &world.agent(&world.agents)).unwrap();
     let chain = handshake(server, client, "hub.test").await.unwrap();
-    let cluster = peer_cluster(&chain[0], &TrustDomain::default()).unwrap();
-    assert_eq!(cluster.as_str(), "cluster1");
+    let agent = peer_agent(&chain[0], &TrustDomain::default()).unwrap();
+    assert_eq!(agent.cluster.as_str(), "cluster1");
 }
 
 #[tokio::test]

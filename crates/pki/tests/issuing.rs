@@ -4,9 +4,10 @@
 use base64::{Engine, prelude::BASE64_STANDARD};
 use jiff::{SignedDuration, Timestamp};
 use strait_pki::{
-    AgentKey, Bundle, Ca, Identity, PkiError, Subject, TrustDomain, Validity, peer_cluster,
+    AgentKey, AgentName, AgentRequest, Bundle, Ca, Identity, PkiError, Subject, TrustDomain,
+    Validity, peer_agent,
 };
-use strait_types::{ClusterName, Redacted};
+use strait_types::Redacted;
 
 const YEAR: SignedDuration = SignedDuration::from_hours(365 * 24);
 const DAY: SignedDuration = SignedDuration::from_hours(24);
@@ -19,8 +20,15 @@ fn ca() -> Ca {
     Ca::generate("strait agents", YEAR, now()).unwrap()
 }
 
-fn cluster() -> ClusterName {
-    "cluster1".parse().unwrap()
+fn agent() -> AgentName {
+    AgentName {
+        cluster: "cluster1".parse().unwrap(),
+        member: "0b6c3b0e-6a5f-4d6e-8f0e-2f6c8b1f4a10".to_owned(),
+    }
+}
+
+fn request(key: &AgentKey) -> AgentRequest {
+    AgentRequest::from_pem(&key.csr_pem).unwrap()
 }
 
 #[test]
@@ -30,8 +38,8 @@ fn an_authority_survives_its_pem() {
     let key = AgentKey::generate().unwrap();
     let issued = read
         .issue_agent(
-            &key.csr_pem,
-            &cluster(),
+            &request(&key),
+            &agent(),
             &TrustDomain::default(),
             DAY,
             now(),
@@ -81,11 +89,11 @@ fn an_agents_certificate_names_its_cluster_and_nothing_else() {
     let key = AgentKey::generate().unwrap();
     let domain: TrustDomain = "corp.example".parse().unwrap();
     let issued = ca()
-        .issue_agent(&key.csr_pem, &cluster(), &domain, DAY, now())
+        .issue_agent(&request(&key), &agent(), &domain, DAY, now())
         .unwrap();
-    assert_eq!(peer_cluster(&issued.der, &domain).unwrap(), cluster());
+    assert_eq!(peer_agent(&issued.der, &domain).unwrap(), agent());
     assert!(
-        peer_cluster(&issued.der, &TrustDomain::default()).is_err(),
+        peer_agent(&issued.der, &TrustDomain::default()).is_err(),
         "other trust domain"
     );
     let validity = Validity::of(&issued.der).unwrap();
@@ -108,12 +116,28 @@ fn an_agents_certificate_names_its_cluster_and_nothing_else() {
 }
 
 #[test]
+fn two_members_of_one_name_are_told_apart() {
+    let key = AgentKey::generate().unwrap();
+    let domain = TrustDomain::default();
+    for member in ["", "1", "2"] {
+        let agent = AgentName {
+            member: member.to_owned(),
+            ..agent()
+        };
+        let issued = ca()
+            .issue_agent(&request(&key), &agent, &domain, DAY, now())
+            .unwrap();
+        assert_eq!(peer_agent(&issued.der, &domain).unwrap(), agent);
+    }
+}
+
+#[test]
 fn two_uris_or_none_name_no_cluster() {
     let (server, _) = ca()
         .issue_server(&["hub.test".to_owned()], DAY, now())
         .unwrap();
-    assert!(peer_cluster(&server.der, &TrustDomain::default()).is_err());
-    assert!(peer_cluster(b"nonsense", &TrustDomain::default()).is_err());
+    assert!(peer_agent(&server.der, &TrustDomain::default()).is_err());
+    assert!(peer_agent(b"nonsense", &TrustDomain::default()).is_err());
     let key = rcgen::KeyPair::generate().unwrap();
     for uris in [
         vec![
@@ -132,7 +156,7 @@ fn two_uris_or_none_name_no_cluster() {
             .collect();
         let der = params.self_signed(&key).unwrap().der().clone();
         assert!(
-            peer_cluster(&der, &TrustDomain::default()).is_err(),
+            peer_agent(&der, &TrustDomain::default()).is_err(),
             "{uris:?}"
         );
     }
@@ -140,21 +164,20 @@ fn two_uris_or_none_name_no_cluster() {
 
 #[test]
 fn requests_that_are_wrong_are_refused() {
-    let ca = ca();
-    let issue = |csr: &str| ca.issue_agent(csr, &cluster(), &TrustDomain::default(), DAY, now());
-    assert!(issue("").is_err());
-    assert!(issue(ca.certificate_pem()).is_err());
+    let read = AgentRequest::from_pem;
+    assert!(read("").is_err());
+    assert!(read(ca().certificate_pem()).is_err());
     let ed25519 = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
     let csr = rcgen::CertificateParams::default()
         .serialize_request(&ed25519)
         .unwrap();
-    assert!(issue(&csr.pem().unwrap()).is_err(), "kind of key");
+    assert!(read(&csr.pem().unwrap()).is_err(), "kind of key");
 
     let key = AgentKey::generate().unwrap();
     let mut der = pem_der(&key.csr_pem);
     let last = der.len() - 1;
     der[last] ^= 1;
-    assert!(issue(&pem_text(&der)).is_err(), "signature");
+    assert!(read(&pem_text(&der)).is_err(), "signature");
 }
 
 #[test]

@@ -107,6 +107,9 @@ pub enum JoinRefusal {
     /// The certificate request cannot be read or its key is not accepted.
     #[error("the certificate request is not valid")]
     BadRequest,
+    /// The request as a whole cannot be read.
+    #[error("the request to join cannot be read")]
+    Malformed,
     /// The hub cannot look the token up now.
     #[error("the hub cannot check join tokens at the moment")]
     Unavailable,

@@ -112,7 +112,10 @@ impl Stored {
         let pem = pem.ok_or(Broken::Missing { key: certificate })?.reveal();
         let secret = self.data.get(key).ok_or(Broken::Missing { key })?;
         let wrong = |source| Broken::Wrong {
-            key: certificate,
+            key: match source {
+                PkiError::Key(_) | PkiError::Mismatch => key,
+                _ => certificate,
+            },
             source,
         };
         let ca = Ca::from_pem(pem, secret).map_err(wrong)?;

@@ -41,7 +41,9 @@ fn ends(secret: Option<&Secret>) -> Result<Timestamp, (&'static str, String)> {
     match Stored::of(secret).read() {
         Ok(authority) => Ok(authority.validity.not_after),
         Err(broken) => {
-            let message = format!("{broken}; the last good one stays in force");
+            let cause = std::error::Error::source(&broken);
+            let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
+            let message = format!("{broken}{cause}; the last good one stays in force");
             Err(("Broken", message))
         }
     }

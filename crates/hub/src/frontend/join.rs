@@ -7,7 +7,7 @@ use http::{
     HeaderValue, Method, Request, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_TYPE},
 };
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use strait_types::{JoinAnswer, JoinRefusal};
 
@@ -28,18 +28,39 @@ impl Connection {
     async fn join_answer(&self, request: Request<Incoming>) -> Result<JoinAnswer, NoJoin> {
         let joins = &self.frontend.joins;
         joins.admits(self.source)?;
-        let bad = NoJoin::Refused(JoinRefusal::BadRequest);
         if request.method() != Method::POST {
-            return Err(bad);
+            return Err(NoJoin::Malformed("it has to be a POST".to_owned()));
         }
-        let body = Limited::new(request.into_body(), self.frontend.limits.join_bytes).collect();
-        match tokio::time::timeout(self.frontend.times.handshake, body).await {
-            Ok(Ok(body)) => joins
-                .join(&body.to_bytes(), self.source)
-                .await
-                .map_err(NoJoin::Refused),
-            Ok(Err(_)) | Err(tokio::time::error::Elapsed { .. }) => Err(bad),
+        let limit = self.frontend.limits.join_bytes;
+        let reading = read(request.into_body(), limit);
+        match tokio::time::timeout(self.frontend.times.handshake, reading).await {
+            Ok(body) => joins.join(&body?, self.source).await,
+            Err(tokio::time::error::Elapsed { .. }) => {
+                Err(NoJoin::Malformed("it did not come in time".to_owned()))
+            }
         }
+    }
+}
+
+/// Reads a body of at most `limit` bytes. One that is longer is read on for a while and forgotten:
+/// a peer that still writes would see a broken connection instead of the answer.
+async fn read(mut body: Incoming, limit: usize) -> Result<Vec<u8>, NoJoin> {
+    let mut bytes = vec![];
+    let mut seen = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| NoJoin::Malformed(error.to_string()))?;
+        let data = frame.into_data().unwrap_or_default();
+        seen += data.len();
+        if seen <= limit {
+            bytes.extend_from_slice(&data);
+        } else if seen > MAX_FORGOTTEN {
+            break;
+        }
+    }
+    if seen <= limit {
+        Ok(bytes)
+    } else {
+        Err(NoJoin::Malformed(format!("it has more than {limit} bytes")))
     }
 }
 
@@ -52,11 +73,19 @@ fn good(answer: &JoinAnswer) -> Response<Bytes> {
 }
 
 fn render(reason: NoJoin) -> Response<Bytes> {
-    let NoJoin::Refused(refusal) = reason else {
-        let detail = "too many joins from this address";
-        let hint = Some("try again in a minute");
-        let status = StatusCode::TOO_MANY_REQUESTS;
-        return problem::document(status, "too-often", detail, hint, Role::Origin);
+    let (refusal, why) = match reason {
+        NoJoin::TooOften => {
+            let detail = "too many joins from this address";
+            let hint = Some("try again in a minute");
+            let status = StatusCode::TOO_MANY_REQUESTS;
+            return problem::document(status, "too-often", detail, hint, Role::Origin);
+        }
+        NoJoin::Refused(refusal) => (refusal, None),
+        NoJoin::Malformed(why) => (JoinRefusal::Malformed, Some(why)),
+    };
+    let detail = match why {
+        Some(why) => format!("{refusal}: {why}"),
+        None => refusal.to_string(),
     };
     let (status, code, hint) = match refusal {
         JoinRefusal::TokenUsed => (StatusCode::GONE, "token-used", NEW_TOKEN),
@@ -64,14 +93,21 @@ fn render(reason: NoJoin) -> Response<Bytes> {
         JoinRefusal::TokenForeign => (StatusCode::FORBIDDEN, "token-foreign", NEW_TOKEN),
         JoinRefusal::OtherCluster => (StatusCode::FORBIDDEN, "other-cluster", NEW_TOKEN),
         JoinRefusal::BadRequest => (StatusCode::BAD_REQUEST, "bad-request", None),
+        JoinRefusal::Malformed => (StatusCode::BAD_REQUEST, "malformed", MEANT_FOR_AGENTS),
         JoinRefusal::Unavailable => (
             StatusCode::SERVICE_UNAVAILABLE,
             "unavailable",
             Some("try again later"),
         ),
     };
-    problem::document(status, code, &refusal.to_string(), hint, Role::Origin)
+    problem::document(status, code, &detail, hint, Role::Origin)
 }
+
+/// How many bytes of a body that is too long are read.
+const MAX_FORGOTTEN: usize = 1 << 20;
+
+/// What to do instead of speaking this by hand.
+const MEANT_FOR_AGENTS: Option<&str> = Some("agents join: `strait join --token-file FILE`");
 
 /// What to do about a token that is not good.
 const NEW_TOKEN: Option<&str> =
@@ -89,6 +125,7 @@ mod tests {
             JoinRefusal::TokenForeign,
             JoinRefusal::OtherCluster,
             JoinRefusal::BadRequest,
+            JoinRefusal::Malformed,
             JoinRefusal::Unavailable,
         ] {
             let response = render(NoJoin::Refused(refusal));

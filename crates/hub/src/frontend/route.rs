@@ -1,6 +1,9 @@
 //! Which of the hub's parts a request is for. Pure.
 
-use http::{Method, Request, Uri, header::HOST};
+use http::{
+    Method, Request, Uri,
+    header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING},
+};
 use strait_types::{JOIN_PATH, PortChoice, Refusal, RefusalCode};
 
 use crate::audit::Via;
@@ -41,8 +44,8 @@ pub(super) fn route<B>(
 ) -> Result<Route, (Via, Refusal)> {
     let uri = request.uri();
     if request.method() == Method::CONNECT {
-        let connect = connect(uri).map_err(|refusal| (Via::Connect, refusal))?;
-        return Ok(connect);
+        let connect = no_content(request).and_then(|()| connect(uri));
+        return connect.map_err(|refusal| (Via::Connect, refusal));
     }
     if uri.authority().is_some() {
         return absolute(uri).map_err(|refusal| (Via::ForwardProxy, refusal));
@@ -56,6 +59,18 @@ pub(super) fn route<B>(
         host,
         port: PortChoice::Default,
     })
+}
+
+/// What follows the head of a CONNECT is the stream's. A body would take its first bytes away
+/// (RFC 9110, 9.3.6 gives it no meaning).
+fn no_content<B>(request: &Request<B>) -> Result<(), Refusal> {
+    let headers = request.headers();
+    let lengths = headers.get_all(CONTENT_LENGTH);
+    if headers.contains_key(TRANSFER_ENCODING) || lengths.iter().any(|length| length != "0") {
+        return Err(bad("a CONNECT has no body")
+            .with_hint("leave out `Content-Length` and `Transfer-Encoding`"));
+    }
+    Ok(())
 }
 
 fn connect(uri: &Uri) -> Result<Route, Refusal> {
@@ -182,6 +197,22 @@ mod tests {
             of("POST", JOIN_PATH, Some("search.default.cluster1")),
             Ok(Route::ByHost { .. })
         ));
+    }
+
+    #[test]
+    fn a_connect_has_no_body() {
+        for (name, value, good) in [
+            ("content-length", "0", true),
+            ("content-length", "5", false),
+            ("content-length", "x", false),
+            ("transfer-encoding", "chunked", false),
+        ] {
+            let request = Request::connect("search.default.cluster1:443")
+                .header(name, value)
+                .body(())
+                .unwrap();
+            assert_eq!(route(&request, |_| true).is_ok(), good, "{name}: {value}");
+        }
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl KubeMembers {
         }
     }
 
-    async fn create(&self, cluster: &ClusterName) -> Result<(), Unanswered> {
+    async fn create(&self, cluster: &ClusterName) -> Result<String, Unanswered> {
         let mut wanted = ManagedCluster::new(
             cluster.as_str(),
             ManagedClusterSpec {
@@ -44,15 +44,20 @@ impl KubeMembers {
         );
         let (key, value) = MANAGED_BY;
         wanted.labels_mut().insert(key.to_owned(), value.to_owned());
-        answered("ManagedCluster", async {
+        let member = answered("ManagedCluster", async {
             match self.clusters.create(&PostParams::default(), &wanted).await {
-                Ok(_) => Ok(()),
                 // It is there already, and stays as its owner wants it.
-                Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-                Err(error) => Err(error),
+                Err(kube::Error::Api(status)) if status.code == 409 => {
+                    self.clusters.get(cluster.as_str()).await
+                }
+                created => created,
             }
         })
-        .await
+        .await?;
+        if member.metadata.deletion_timestamp.is_some() {
+            return Err(Unanswered::new("ManagedCluster", "it is being deleted"));
+        }
+        Ok(member.uid().unwrap_or_default())
     }
 
     /// Reads, changes and writes the conditions, with the version that was read: the list belongs
@@ -103,7 +108,7 @@ impl KubeMembers {
 }
 
 impl Members for KubeMembers {
-    fn ensure<'a>(&'a self, cluster: &'a ClusterName) -> BoxFuture<'a, Result<(), Unanswered>> {
+    fn ensure<'a>(&'a self, cluster: &'a ClusterName) -> BoxFuture<'a, Result<String, Unanswered>> {
         Box::pin(self.create(cluster))
     }
 
@@ -126,7 +131,7 @@ mod tests {
     fn member() -> Value {
         json!({
             "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
-            "metadata": { "name": "cluster1", "resourceVersion": "7" },
+            "metadata": { "name": "cluster1", "resourceVersion": "7", "uid": "u" },
             "spec": { "hubAcceptsClient": true },
         })
     }
@@ -138,13 +143,32 @@ mod tests {
     #[tokio::test]
     async fn a_member_that_is_there_stays_as_it_is() {
         for answer in [(201, member()), refusal(409, "AlreadyExists")] {
-            let (client, asked) = scripted(move |_, _| answer.clone());
-            KubeMembers::new(&client).ensure(&cluster()).await.unwrap();
+            let (client, asked) = scripted(move |method, _| match method {
+                "POST" => answer.clone(),
+                _ => (200, member()),
+            });
+            let uid = KubeMembers::new(&client).ensure(&cluster()).await.unwrap();
+            assert_eq!(uid, "u");
             let asked = asked.lock();
-            assert_eq!((asked.len(), asked[0].0.as_str()), (1, "POST"));
+            assert!(
+                asked
+                    .iter()
+                    .all(|(method, ..)| matches!(&**method, "POST" | "GET"))
+            );
             assert_eq!(asked[0].2["spec"], json!({ "hubAcceptsClient": true }));
         }
         let (client, _) = scripted(|_, _| refusal(403, "Forbidden"));
+        assert!(KubeMembers::new(&client).ensure(&cluster()).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_member_that_is_being_deleted_is_none() {
+        let mut leaving = member();
+        leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let (client, _) = scripted(move |method, _| match method {
+            "POST" => refusal(409, "AlreadyExists"),
+            _ => (200, leaving.clone()),
+        });
         assert!(KubeMembers::new(&client).ensure(&cluster()).await.is_err());
     }
 

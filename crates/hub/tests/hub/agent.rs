@@ -3,14 +3,16 @@
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use parking_lot::Mutex;
-use strait_pki::{AgentKey, Bundle, Ca, Identity, TrustDomain, session_client_config};
+use strait_pki::{
+    AgentKey, AgentName, AgentRequest, Bundle, Ca, Identity, TrustDomain, session_client_config,
+};
 use strait_runtime::{Tasks, clock};
 use strait_tunnel::{Config, Request, Session, Side, splice};
 use strait_types::{AcceptDetail, ExposureTable, RefusalCode, Target};
 use tokio::{io::AsyncReadExt, net::TcpStream, sync::watch};
 use tokio_rustls::TlsConnector;
 
-use crate::world::{DAY, World, soon};
+use crate::world::{DAY, World, soon, uid};
 
 /// An agent with a session to the hub.
 pub(crate) struct Agent {
@@ -149,13 +151,16 @@ impl State {
     }
 }
 
-/// A certificate of an authority for agents.
+/// A certificate of an authority for agents, for the first member of that name.
 pub(crate) fn identity(ca: &Ca, cluster: &str) -> Identity {
     let key = AgentKey::generate().unwrap();
-    let (cluster, domain) = (cluster.parse().unwrap(), TrustDomain::default());
-    let issued = ca
-        .issue_agent(&key.csr_pem, &cluster, &domain, DAY, clock::timestamp())
-        .unwrap();
+    let request = AgentRequest::from_pem(&key.csr_pem).unwrap();
+    let name = AgentName {
+        cluster: cluster.parse().unwrap(),
+        member: uid(cluster, 1),
+    };
+    let (domain, now) = (TrustDomain::default(), clock::timestamp());
+    let issued = ca.issue_agent(&request, &name, &domain, DAY, now).unwrap();
     Identity::from_pem(issued.chain_pem.as_bytes(), key.key_pem.reveal().as_bytes()).unwrap()
 }
 

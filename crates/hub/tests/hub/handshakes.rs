@@ -1,12 +1,12 @@
 //! Connections that never become one.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use strait_pki::Ca;
 use strait_runtime::clock;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
 };
 
 use crate::{
@@ -47,17 +47,44 @@ async fn a_handshake_that_takes_too_long_is_given_up() {
 async fn too_many_half_open_handshakes_do_not_stop_the_others() {
     let world = World::start_with(|config| {
         config.limits.handshakes = 8;
-        config.times.handshake = Duration::from_millis(500);
+        config.times.handshake = Duration::from_secs(60);
     })
     .await;
     let mut silent = vec![];
-    for _ in 0..20 {
-        silent.push(TcpStream::connect(world.address).await.unwrap());
-    }
-    for tcp in silent {
-        read_all(tcp).await;
+    for number in 0..40 {
+        silent.push(from([127, 0, 0, 1 + number % 8], &world).await);
     }
     Caller::new(&world).await;
+    Agent::connect(&world, "cluster1").await;
+    // The one that is longest there had to go.
+    read_all(silent.remove(0)).await;
+}
+
+#[tokio::test]
+async fn callers_who_say_nothing_make_room_for_those_who_do() {
+    let world = World::start_with(|config| config.limits.connections = 8).await;
+    world.reviews.token("good", "dev");
+    let mut known = Caller::new(&world).await;
+    let asked = "GET / HTTP/1.1\r\nhost: a.b.c\r\nauthorization: Bearer good\r\n\r\n";
+    known.send(asked).await;
+    assert_eq!(known.answer().await.status, 404);
+    let mut silent = vec![];
+    for _ in 0..20 {
+        silent.push(Caller::new(&world).await);
+    }
+    let mut newcomer = Caller::new(&world).await;
+    for caller in [&mut newcomer, &mut known] {
+        caller.send(asked).await;
+        assert_eq!(caller.answer().await.status, 404);
+    }
+    silent.remove(0).read_to_end().await;
+}
+
+/// A connection from this address.
+async fn from(source: [u8; 4], world: &World) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from((source, 0))).unwrap();
+    socket.connect(world.address).await.unwrap()
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Joining with a token, and renewing.
 
 use jiff::SignedDuration;
-use strait_pki::{AgentKey, Identity, TrustDomain, peer_cluster};
+use strait_pki::{AgentKey, Identity, TrustDomain, peer_agent};
 use strait_tunnel::Open;
 use strait_types::{
     JOIN_PATH, JoinAnswer, JoinCredential, JoinRefusal, JoinRequest, RenewAnswer, RenewRequest,
@@ -9,10 +9,10 @@ use strait_types::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
-    agent::Agent,
+    agent::{self, Agent},
     answer::Answer,
     caller::Caller,
-    world::{World, soon},
+    world::{self, World, soon},
 };
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
@@ -57,8 +57,9 @@ async fn a_token_joins_its_cluster_once() {
         key.key_pem.reveal().as_bytes(),
     )
     .unwrap();
-    let cluster = peer_cluster(identity.leaf(), &TrustDomain::default()).unwrap();
-    assert_eq!(cluster.as_str(), "cluster1");
+    let agent = peer_agent(identity.leaf(), &TrustDomain::default()).unwrap();
+    assert_eq!(agent.cluster.as_str(), "cluster1");
+    assert_eq!(agent.member, world::uid("cluster1", 1));
     soon("a session", Agent::try_connect(&world, &identity))
         .await
         .unwrap();
@@ -112,16 +113,20 @@ async fn a_bad_request_spends_no_token() {
         token: token.clone(),
         csr: "nonsense".to_owned(),
     };
-    for body in [
-        serde_json::to_string(&request).unwrap(),
-        String::new(),
-        "x".repeat(20_000),
+    let bad_csr = serde_json::to_string(&request).unwrap();
+    let bad_name = bad_csr.replace("cluster1", "Cluster.1");
+    for (body, code, says) in [
+        (bad_csr, "bad-request", "the certificate request"),
+        (bad_name, "malformed", "`C` is not allowed"),
+        (String::new(), "malformed", "EOF"),
+        ("{}".to_owned(), "malformed", "missing field `cluster`"),
+        ("x".repeat(20_000), "malformed", "more than 16384 bytes"),
+        ("x".repeat(900_000), "malformed", "more than 16384 bytes"),
     ] {
         let answer = post(&world, &body).await;
-        assert_eq!(
-            (answer.status, answer.code().as_str()),
-            (400, "bad-request")
-        );
+        assert_eq!((answer.status, answer.code().as_str()), (400, code));
+        let detail = answer.json()["detail"].to_string();
+        assert!(detail.contains(says), "{detail}");
     }
     assert_eq!(world.tokens.used_at(token.id()), None);
 }
@@ -156,6 +161,39 @@ async fn an_agent_renews_inside_its_session() {
         .unwrap();
     let refused = renew(&agent, "nonsense").await;
     assert_eq!(refused, RenewAnswer::Refused(JoinRefusal::BadRequest));
+}
+
+#[tokio::test]
+async fn a_certificate_ends_with_the_member_that_it_was_issued_to() {
+    let world = World::start().await;
+    let stolen = agent::identity(&world.agent_ca, "cluster1");
+    let thief = soon("a session", Agent::try_connect(&world, &stolen))
+        .await
+        .unwrap();
+    world.member_again("cluster1", 2);
+    soon("the end", thief.session.closed()).await;
+
+    let token = world.tokens.make("cluster1", 1, HOUR);
+    let (answer, key) = join(&world, "cluster1", &token).await;
+    let issued: JoinAnswer = serde_json::from_str(&answer.body).unwrap();
+    let own = Identity::from_pem(
+        issued.certificate.as_bytes(),
+        key.key_pem.reveal().as_bytes(),
+    )
+    .unwrap();
+    let owner = soon("a session", Agent::try_connect(&world, &own))
+        .await
+        .unwrap();
+    let thief = Agent::try_connect(&world, &stolen).await.unwrap();
+    let end = soon("the end", thief.session.closed()).await.to_string();
+    assert!(end.contains("an earlier cluster1"), "{end}");
+    let key = AgentKey::generate().unwrap();
+    let RenewAnswer::Issued(next) = renew(&owner, &key.csr_pem).await else {
+        panic!("the owner renews")
+    };
+    let next = Identity::from_pem(next.certificate.as_bytes(), key.key_pem.reveal().as_bytes());
+    let next = peer_agent(next.unwrap().leaf(), &TrustDomain::default()).unwrap();
+    assert_eq!(next.member, world::uid("cluster1", 2));
 }
 
 #[tokio::test]

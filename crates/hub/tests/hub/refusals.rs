@@ -318,3 +318,23 @@ async fn decisions_are_asked_for_once_in_a_while() {
         "one review of the token, one of the right"
     );
 }
+
+#[tokio::test]
+async fn wrong_tokens_do_not_flood_the_api_server() {
+    let (world, _agent) = world().await;
+    let strangers = (0..60).map(|number| {
+        let world = &world;
+        async move {
+            let token = format!("wrong-{number}");
+            let mut caller = Caller::new(world).await;
+            caller
+                .tunnel("web.default.cluster1:80", &token)
+                .await
+                .status
+        }
+    });
+    let statuses = futures::future::join_all(strangers).await;
+    assert!(statuses.iter().all(|status| *status == 407), "{statuses:?}");
+    let most = world.reviews.most_at_once();
+    assert!((1..=16).contains(&most), "{most} at once");
+}

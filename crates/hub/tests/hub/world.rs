@@ -120,9 +120,26 @@ impl World {
         let object = json!({
             "apiVersion": "cluster.open-cluster-management.io/v1",
             "kind": "ManagedCluster",
-            "metadata": { "name": name },
+            "metadata": { "name": name, "uid": uid(name, 1) },
             "spec": { "hubAcceptsClient": accepted },
         });
+        self.put_member(name, object);
+    }
+
+    /// Deletes a member and makes it again, for the `nth` time.
+    pub(crate) fn member_again(&self, name: &str, nth: usize) {
+        self.remove_member(name);
+        self.members.again(name, nth);
+        let object = json!({
+            "apiVersion": "cluster.open-cluster-management.io/v1",
+            "kind": "ManagedCluster",
+            "metadata": { "name": name, "uid": uid(name, nth) },
+            "spec": { "hubAcceptsClient": true },
+        });
+        self.put_member(name, object);
+    }
+
+    fn put_member(&self, name: &str, object: Value) {
         let object: strait_api::ManagedCluster = serde_json::from_value(object).unwrap();
         self.change(|objects| {
             objects
@@ -200,6 +217,11 @@ impl World {
     }
 }
 
+/// The uid of the `nth` member of this name.
+pub(crate) fn uid(cluster: &str, nth: usize) -> String {
+    format!("{cluster}-{nth}")
+}
+
 impl Drop for World {
     fn drop(&mut self) {
         self.stop.cancel();
@@ -258,12 +280,20 @@ pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 #[derive(Debug, Default)]
 pub(crate) struct FakeReviews(Mutex<Rights>);
 
+/// How many reviews of tokens are under way.
+#[derive(Debug, Default)]
+struct AtOnce {
+    now: usize,
+    most: usize,
+}
+
 #[derive(Debug, Default)]
 struct Rights {
     tokens: BTreeMap<String, User>,
     allowed: BTreeSet<(String, String)>,
     down: bool,
     asked: usize,
+    at_once: AtOnce,
 }
 
 impl FakeReviews {
@@ -305,6 +335,17 @@ impl FakeReviews {
         self.0.lock().asked
     }
 
+    /// How many reviews of tokens were under way at the same time, at most.
+    pub(crate) fn most_at_once(&self) -> usize {
+        self.0.lock().at_once.most
+    }
+
+    fn count(&self, change: isize) {
+        let at_once = &mut self.0.lock().at_once;
+        at_once.now = at_once.now.strict_add_signed(change);
+        at_once.most = at_once.most.max(at_once.now);
+    }
+
     fn ask<T>(&self, answer: impl FnOnce(&Rights) -> T) -> Result<T, Unanswered> {
         let mut rights = self.0.lock();
         rights.asked += 1;
@@ -321,7 +362,15 @@ impl Reviews for FakeReviews {
         &'a self,
         token: &'a Redacted,
     ) -> BoxFuture<'a, Result<Option<User>, Unanswered>> {
-        Box::pin(async { self.ask(|rights| rights.tokens.get(token.reveal()).cloned()) })
+        Box::pin(async {
+            self.count(1);
+            // As an API server takes a moment.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            self.count(-1);
+            self.ask(|rights| rights.tokens.get(token.reveal()).cloned())
+        })
     }
 
     fn may_connect<'a>(
@@ -403,10 +452,16 @@ pub(crate) struct FakeMembers(Mutex<Written>);
 #[derive(Debug, Default)]
 struct Written {
     ensured: BTreeSet<String>,
+    /// How often a member was made, if not once.
+    made: BTreeMap<String, usize>,
     reports: BTreeMap<String, MemberReport>,
 }
 
 impl FakeMembers {
+    fn again(&self, cluster: &str, nth: usize) {
+        self.0.lock().made.insert(cluster.to_owned(), nth);
+    }
+
     pub(crate) fn ensured(&self, cluster: &str) -> bool {
         self.0.lock().ensured.contains(cluster)
     }
@@ -417,9 +472,11 @@ impl FakeMembers {
 }
 
 impl Members for FakeMembers {
-    fn ensure<'a>(&'a self, cluster: &'a ClusterName) -> BoxFuture<'a, Result<(), Unanswered>> {
-        self.0.lock().ensured.insert(cluster.to_string());
-        Box::pin(async { Ok(()) })
+    fn ensure<'a>(&'a self, cluster: &'a ClusterName) -> BoxFuture<'a, Result<String, Unanswered>> {
+        let mut written = self.0.lock();
+        written.ensured.insert(cluster.to_string());
+        let nth = written.made.get(cluster.as_str()).copied().unwrap_or(1);
+        Box::pin(async move { Ok(uid(cluster.as_str(), nth)) })
     }
 
     fn report<'a>(

@@ -1,8 +1,11 @@
 //! Who of the hub may do what, and the roles for people.
 
 use serde_json::{Value, json};
-use strait_api::wire_names::{
-    CLUSTER_GROUP, CONNECT_VERB, ENTRYPOINTS, HUB_INFO_CONFIG_MAP, HUB_NAMESPACE, PROXY_GROUP,
+use strait_api::{
+    all_crds,
+    wire_names::{
+        CLUSTER_GROUP, CONNECT_VERB, ENTRYPOINTS, HUB_INFO_CONFIG_MAP, HUB_NAMESPACE, PROXY_GROUP,
+    },
 };
 
 use super::{CONTROLLER, HUB, HubInstall};
@@ -10,6 +13,7 @@ use crate::object::{Kind, Object};
 
 /// Label by which a ClusterRole becomes part of the built-in `admin`, `edit` or `view`.
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
+const CRD_GROUP: &str = "apiextensions.k8s.io";
 const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 
 impl HubInstall {
@@ -183,11 +187,14 @@ fn controller_everywhere() -> Value {
             &["namespaces"],
             &["get", "list", "watch", "create", "delete"]
         ),
-        rule(
-            "apiextensions.k8s.io",
-            &["customresourcedefinitions"],
-            &["get", "list", "watch", "create", "patch"]
-        ),
+        // Names cannot limit the right to create.
+        rule(CRD_GROUP, &["customresourcedefinitions"], &["create"]),
+        {
+            "apiGroups": [CRD_GROUP],
+            "resources": ["customresourcedefinitions"],
+            "resourceNames": all_crds().into_iter().filter_map(|crd| crd.metadata.name).collect::<Vec<_>>(),
+            "verbs": ["get", "list", "watch", "patch"],
+        },
         rule("events.k8s.io", &["events"], &["create", "patch"]),
     ])
 }

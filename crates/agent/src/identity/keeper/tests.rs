@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use parking_lot::Mutex;
 use strait_install::{AgentState, AgentStatus};
-use strait_pki::{AgentKey, Ca, TrustDomain};
+use strait_pki::{AgentKey, AgentName, AgentRequest, Ca, TrustDomain};
 use strait_types::{ClusterName, JoinCredential, JoinRefusal, Redacted};
 use tokio::time::Instant;
 
@@ -283,7 +283,12 @@ fn identity(token: &str, days: i64) -> StoredIdentity {
     let key = AgentKey::generate().unwrap();
     let cluster: ClusterName = "cluster1".parse().unwrap();
     let life = SignedDuration::from_hours(24 * 30);
-    let issued = ca.issue_agent(&key.csr_pem, &cluster, &TrustDomain::default(), life, begin);
+    let request = AgentRequest::from_pem(&key.csr_pem).unwrap();
+    let name = AgentName {
+        cluster: cluster.clone(),
+        member: "1".to_owned(),
+    };
+    let issued = ca.issue_agent(&request, &name, &TrustDomain::default(), life, begin);
     StoredIdentity {
         cluster: cluster.to_string(),
         certificate: issued.unwrap().chain_pem,

@@ -127,7 +127,7 @@ fn what_was_broken_by_hand_is_kept_and_named() {
     let good = created(&ca(0));
     for (key, value, told) in [
         (CERTIFICATE, "garbage", "tls.crt cannot be used"),
-        (KEY, "garbage", "tls.crt cannot be used"),
+        (KEY, "garbage", "tls.key cannot be used"),
         (
             BUNDLE,
             "-----BEGIN CERTIFICATE-----\nx",

@@ -1,11 +1,13 @@
 //! What is told about each entrypoint, made by hand or not.
 
 use kube::ResourceExt;
+use rustls_pki_types::ServerName;
 use strait_api::{
     ClusterProxyEntrypoint, ClusterProxyEntrypointStatus, Condition, ConditionStatus, SubjectKind,
-    set_condition, wire_names::ACCEPTED,
+    UpstreamTls, set_condition, wire_names::ACCEPTED,
 };
 use strait_names::{Declared, Entry, Exposure, InvalidEntry, NameTable};
+use strait_pki::Bundle;
 use strait_types::ClusterName;
 
 use super::{Doomed, Seen};
@@ -107,6 +109,11 @@ fn in_table(object: &ClusterProxyEntrypoint, entry: &Entry<()>, table: &NameTabl
         );
         return (ConditionStatus::False, "Ambiguous", message);
     }
+    if let Some(wrong) = object.spec.tls.as_ref().and_then(wrong_tls) {
+        let message =
+            format!("{wrong}; {service} is exposed to CONNECT alone until that is mended");
+        return (ConditionStatus::False, "InvalidTls", message);
+    }
     let mut message = format!("{service} is exposed");
     if let Some(index) = nameless_account(object) {
         message.push_str(&format!(
@@ -114,6 +121,18 @@ fn in_table(object: &ClusterProxyEntrypoint, entry: &Entry<()>, table: &NameTabl
         ));
     }
     (ConditionStatus::True, "Accepted", message)
+}
+
+/// What is wrong with a block about the service's certificate, from the field on.
+fn wrong_tls(tls: &UpstreamTls) -> Option<String> {
+    if let Some(name) = &tls.server_name
+        && let Err(error) = ServerName::try_from(name.as_str())
+    {
+        return Some(format!("spec.tls.serverName: `{name}`: {error}"));
+    }
+    let bundle = Bundle::from_pem(tls.ca_bundle.as_ref()?.as_bytes());
+    let error = bundle.err()?;
+    Some(format!("spec.tls.caBundle: {error}"))
 }
 
 /// The first subject that is a service account of no namespace.

@@ -458,3 +458,44 @@ fn images_and_the_hubs_deployment_are_told_as_they_are() {
     );
     assert!(message.starts_with("Secret strait-hub-ca: "), "{message}");
 }
+
+#[test]
+fn a_tls_block_that_cannot_work_is_named_by_its_field() {
+    let good = strait_pki::Ca::generate(
+        "x",
+        jiff::SignedDuration::from_hours(1),
+        Timestamp::UNIX_EPOCH,
+    )
+    .unwrap();
+    for (tls, field) in [
+        (
+            json!({ "serverName": "a b" }),
+            Some("spec.tls.serverName: "),
+        ),
+        (json!({ "serverName": "" }), Some("spec.tls.serverName: ")),
+        (
+            json!({ "caBundle": "garbage" }),
+            Some("spec.tls.caBundle: "),
+        ),
+        (json!({ "caBundle": "" }), Some("spec.tls.caBundle: ")),
+        (json!({ "serverName": "search.example.com" }), None),
+        (json!({ "caBundle": good.certificate_pem() }), None),
+    ] {
+        let mut mine = by_hand("cluster1", "mine", "own", "default");
+        mine.spec.tls = serde_json::from_value(tls.clone()).unwrap();
+        let other = by_hand("cluster1", "other", "other", "default");
+        let seen = settled(seen(json!({}), vec![mine, other]));
+        let (status, reason, message) = accepted(&seen, "mine");
+        match field {
+            Some(field) => {
+                assert_eq!(
+                    (status, reason.as_str()),
+                    (ConditionStatus::False, "InvalidTls")
+                );
+                assert!(message.starts_with(field), "{tls}: {message}");
+            }
+            None => assert_eq!(status, ConditionStatus::True, "{tls}: {message}"),
+        }
+        assert_eq!(accepted(&seen, "other").0, ConditionStatus::True);
+    }
+}
