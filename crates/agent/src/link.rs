@@ -24,9 +24,9 @@ const DELAYS: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 /// A session that lasted this long was a good one: the next try comes soon again.
 const HEALTHY: Duration = Duration::from_secs(30);
 /// How long the streams of a session may go on once another session of the same hub, under the
-/// next certificate, has taken its place. The old certificate is still good for a third of its
-/// life, which is days.
-const REPLACED: Duration = Duration::from_secs(24 * 3600);
+/// next certificate, has taken its place: as long as a DRAIN can say, 49 days. The hub ends them
+/// earlier if the certificate that replaced the session's ends.
+const REPLACED: Duration = Duration::from_millis(u32::MAX as u64);
 
 /// What all links share.
 #[derive(Debug)]

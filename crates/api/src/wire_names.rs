@@ -61,6 +61,9 @@ pub const NAMESPACE_READY: &str = "NamespaceReady";
 pub const ACCEPTED: &str = "Accepted";
 /// Condition of `ManagedProxyConfiguration`: every entry of `services` and `serviceResolvers` holds.
 pub const SERVICES_RESOLVED: &str = "ServicesResolved";
+/// Condition of `ManagedProxyConfiguration`: the files that the hub was given (`--tls-cert`,
+/// `--tls-key`, `--callers-ca`) are in force. Absent when it was given none.
+pub const CERTIFICATE_FILES_VALID: &str = "CertificateFilesValid";
 /// Condition of `ManagedProxyConfiguration`: whether its image fields are used.
 pub const IMAGES_HONOURED: &str = "ImagesHonoured";
 /// Condition of `ManagedProxyConfiguration`: the hub's authorities can be used, until when.

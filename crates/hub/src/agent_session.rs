@@ -82,6 +82,11 @@ impl AgentSession {
         }
     }
 
+    /// The number that no other session has.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// What the choice among several needs to know.
     pub(crate) fn candidate(&self) -> Candidate {
         Candidate {

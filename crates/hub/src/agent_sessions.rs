@@ -3,9 +3,11 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Weak},
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
+use strait_runtime::clock;
 use strait_types::ClusterName;
 use tokio::sync::watch;
 
@@ -23,6 +25,7 @@ use crate::{
 pub(crate) struct AgentSessions {
     limits: Limits,
     metrics: Metrics,
+    began: Instant,
     inner: Mutex<Inner>,
     /// Counts up whenever a session comes, goes, or is found well or ill.
     changes: watch::Sender<u64>,
@@ -37,8 +40,8 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Cluster {
     sessions: BTreeMap<u64, Arc<AgentSession>>,
-    /// Why the last session ended.
-    last_end: Option<String>,
+    /// When and why the last session ended.
+    last_end: Option<(Instant, String)>,
 }
 
 /// A session's place; given back when dropped.
@@ -58,6 +61,7 @@ impl AgentSessions {
         Self {
             limits,
             metrics,
+            began: clock::now(),
             inner: Mutex::default(),
             changes: watch::Sender::new(0),
         }
@@ -109,6 +113,18 @@ impl AgentSessions {
             .collect()
     }
 
+    /// Whether an agent of a cluster is likely to come back at any moment: one is shutting down or
+    /// went less than `patience` ago, or the hub is so young that none has had the time to come.
+    pub(crate) fn expects(&self, cluster: &ClusterName, patience: Duration, now: Instant) -> bool {
+        let recent = |at: Instant| now.saturating_duration_since(at) < patience;
+        let inner = self.inner.lock();
+        let Some(entry) = inner.clusters.get(cluster) else {
+            return recent(self.began);
+        };
+        let going = entry.sessions.values().any(|s| s.candidate().draining);
+        going || entry.last_end.as_ref().is_some_and(|(at, _)| recent(*at))
+    }
+
     /// Every session, to look at without the lock.
     pub(crate) fn all(&self) -> Vec<Arc<AgentSession>> {
         let inner = self.inner.lock();
@@ -128,7 +144,7 @@ impl AgentSessions {
         };
         let probes: Vec<_> = entry.sessions.values().map(|s| s.probe()).collect();
         if probes.is_empty() {
-            let why = entry.last_end.clone().unwrap_or_default();
+            let why = entry.last_end.as_ref().map_or("", |(_, why)| why);
             return MemberReport::NotConnected(format!("No agent is connected; {why}"));
         }
         if probes.iter().any(|probe| matches!(probe, Some(Ok(())))) {
@@ -164,7 +180,7 @@ impl Registration {
         if let Some(registry) = self.registry.upgrade()
             && let Some(cluster) = registry.inner.lock().clusters.get_mut(&self.cluster)
         {
-            cluster.last_end = Some(why);
+            cluster.last_end = Some((clock::now(), why));
         }
     }
 }

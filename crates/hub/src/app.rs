@@ -6,7 +6,7 @@ use std::{
 };
 
 use prometheus_client::registry::Registry;
-use strait_pki::{PkiError, ServingCerts, ServingConfig, Validity};
+use strait_pki::{PkiError, ServingCerts, ServingConfig};
 use strait_runtime::{Tasks, clock};
 use strait_types::RefusalCode;
 use thiserror::Error;
@@ -17,9 +17,10 @@ use crate::{
     agent_sessions::AgentSessions,
     agents::Agents,
     callers_trust::CallersTrust,
+    certificate_watch::CertificateWatch,
     config::HubConfig,
     decisions::Decisions,
-    deps::{Deps, Material},
+    deps::Deps,
     frontend::Frontend,
     join::Joins,
     listener::{Doors, Listener},
@@ -45,8 +46,7 @@ pub struct Hub {
     agents: Arc<Agents>,
     revocation: Arc<Revocation>,
     members: MemberWriter,
-    material: Material,
-    metrics: Metrics,
+    certificates: CertificateWatch,
     /// Cancelled when the hub begins to stop.
     draining: CancellationToken,
     connections: Tasks,
@@ -101,8 +101,7 @@ impl Hub {
             agents,
             revocation: parts.revocation(),
             members: parts.member_writer(),
-            material: parts.deps.material,
-            metrics: parts.metrics,
+            certificates: parts.certificate_watch(),
             draining: parts.draining,
             connections: parts.connections,
         })
@@ -124,7 +123,9 @@ impl Hub {
             agents,
             revocation,
             members,
-            ..
+            certificates,
+            draining,
+            connections,
         } = self;
         tracing::info!(%address, domain = config.domain, "the hub listens");
         // What looks after streams works until the last one has ended.
@@ -138,24 +139,23 @@ impl Hub {
             |stop| async move { watch.review_callers(stop).await },
         );
         tasks.spawn("members", |stop| members.run(stop));
-        let (material, metrics) = (self.material, self.metrics);
-        tasks.spawn("expiry", |stop| watch_expiry(material, metrics, stop));
+        tasks.spawn("certificates", |stop| certificates.run(stop));
 
-        let accepting = listener.run(self.draining.clone(), &self.connections);
+        let accepting = listener.run(draining.clone(), &connections);
         tokio::pin!(accepting);
         tokio::select! {
             () = stop => {}
             () = tasks.stop().cancelled() => tracing::error!("a part of the hub has ended"),
             () = &mut accepting => {}
         }
-        self.draining.cancel();
+        draining.cancel();
         accepting.await;
         let deadline = Instant::now() + config.times.drain;
         tracing::info!(streams = revocation.live.count(), "draining");
         agents.drain();
         revocation.drained(deadline).await;
         revocation.cut_all(RefusalCode::Draining);
-        let left = self.connections.shutdown(LAST_GRACE).await;
+        let left = connections.shutdown(LAST_GRACE).await;
         tasks.shutdown(LAST_GRACE).await;
         tracing::info!(left, "the hub has stopped");
     }
@@ -225,6 +225,7 @@ impl Parts {
                 sessions: Arc::clone(&self.sessions),
                 live: Arc::clone(&self.live),
                 dial: times.dial,
+                comeback: times.comeback,
                 stop: self.draining.clone(),
             },
             decisions: Arc::clone(&self.decisions),
@@ -259,6 +260,16 @@ impl Parts {
         })
     }
 
+    fn certificate_watch(&self) -> CertificateWatch {
+        CertificateWatch {
+            material: self.deps.material.clone(),
+            metrics: self.metrics.clone(),
+            notices: Arc::clone(&self.deps.notices),
+            every: self.config.times.certificates,
+            has_files: self.config.serving_files.is_some() || self.config.callers_ca.is_some(),
+        }
+    }
+
     fn member_writer(&self) -> MemberWriter {
         MemberWriter {
             members: Arc::clone(&self.deps.members),
@@ -287,34 +298,4 @@ fn serving_certs(config: &HubConfig, deps: &Deps) -> Result<Arc<ServingCerts>, P
         clock: Arc::new(clock::timestamp),
     })?;
     Ok(Arc::new(certs))
-}
-
-/// Tells when certificates end, and which sources are broken.
-async fn watch_expiry(material: Material, metrics: Metrics, stop: CancellationToken) {
-    let mut every = tokio::time::interval(std::time::Duration::from_secs(15));
-    loop {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return,
-            _ = every.tick() => {}
-        }
-        let now = clock::timestamp();
-        let expiry = |which, der: &[u8]| {
-            if let Ok(validity) = Validity::of(der) {
-                metrics.expiry(which, validity.seconds_left(now));
-            }
-        };
-        expiry("agent-ca", material.agent_ca.get().certificate());
-        metrics.reload_problem("agent-ca", material.agent_ca.problem().is_some());
-        if let Some(ca) = &material.hub_ca {
-            expiry("hub-ca", ca.get().certificate());
-            metrics.reload_problem("hub-ca", ca.problem().is_some());
-        }
-        if let Some(file) = material.files.get().first() {
-            expiry("serving-file", file.leaf());
-        }
-        metrics.reload_problem("serving-file", material.files.problem().is_some());
-        metrics.reload_problem("callers", material.callers.problem().is_some());
-        metrics.reload_problem("callers-file", material.callers_file.problem().is_some());
-    }
 }

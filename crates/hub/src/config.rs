@@ -8,6 +8,10 @@ use serde::{Serialize, Serializer};
 use strait_pki::{InvalidTrustDomain, TrustDomain};
 use thiserror::Error;
 
+/// The bounds of the life of an agent's certificate.
+const MIN_AGENT_VALIDITY: SignedDuration = SignedDuration::from_secs(10);
+const MAX_AGENT_VALIDITY: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
+
 /// The flags of `strait hub`.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Hub")]
@@ -65,10 +69,9 @@ pub struct HubArgs {
         value_delimiter = ','
     )]
     token_audiences: Vec<String>,
-    /// Days for which an agent's certificate is valid; agents renew after two thirds
-    #[arg(long, env = "STRAIT_AGENT_CERTIFICATE_DAYS", default_value_t = 30, value_name = "DAYS",
-          value_parser = clap::value_parser!(i64).range(1..=3650))]
-    agent_certificate_days: i64,
+    /// How long an agent's certificate is valid, e.g. 720h; agents renew after two thirds
+    #[arg(long, env = "STRAIT_AGENT_CERTIFICATE_LIFETIME", value_name = "TIME")]
+    agent_certificate_lifetime: Option<SignedDuration>,
     /// Seconds that an agent may take to connect to a service
     #[arg(long, env = "STRAIT_DIAL_SECONDS", default_value_t = 10, value_name = "SECONDS",
           value_parser = clap::value_parser!(u64).range(1..=300))]
@@ -160,6 +163,9 @@ pub struct Times {
     pub head: Duration,
     /// From OPEN to ACCEPT.
     pub dial: Duration,
+    /// How long a caller waits for an agent that went just now, while it is likely to come back: a
+    /// pod that is replaced, a connection that broke.
+    pub comeback: Duration,
     /// TLS between hub and service.
     pub upstream_tls: Duration,
     /// For how long a decision about a caller holds without being asked for again.
@@ -170,6 +176,8 @@ pub struct Times {
     pub probe: Duration,
     /// How long a probe may take.
     pub probe_answer: Duration,
+    /// How often the certificates' sources are looked at, to tell how they are.
+    pub certificates: Duration,
     /// How long a new session waits until its cluster is in the inventory.
     pub admission: Duration,
     /// From being asked to stop until open streams are cut.
@@ -182,6 +190,9 @@ pub enum InvalidHubConfig {
     /// The trust domain is none.
     #[error("--trust-domain is not valid")]
     TrustDomain(#[source] InvalidTrustDomain),
+    /// Agents' certificates would end too soon or too late.
+    #[error("--agent-certificate-lifetime must be between 10 s and 10 years")]
+    AgentValidity,
     /// An address has no port.
     #[error("--address `{0}` is not of the form `host:port`")]
     Address(String),
@@ -239,6 +250,12 @@ impl TryFrom<HubArgs> for HubConfig {
             return Err(InvalidHubConfig::Address(wrong.clone()));
         }
         let defaults = Self::new(args.listen);
+        let agent_validity = args
+            .agent_certificate_lifetime
+            .unwrap_or(defaults.agent_validity);
+        if !(MIN_AGENT_VALIDITY..=MAX_AGENT_VALIDITY).contains(&agent_validity) {
+            return Err(InvalidHubConfig::AgentValidity);
+        }
         Ok(Self {
             addresses: args.addresses,
             domain: args.domain.trim_matches('.').to_ascii_lowercase(),
@@ -249,7 +266,7 @@ impl TryFrom<HubArgs> for HubConfig {
             serving_files: args.tls_cert.zip(args.tls_key),
             callers_ca: args.callers_ca,
             token_audiences: args.token_audiences,
-            agent_validity: SignedDuration::from_hours(args.agent_certificate_days * 24),
+            agent_validity,
             limits: Limits {
                 streams: args.max_streams,
                 streams_per_caller: args.max_streams_per_caller,
@@ -286,11 +303,13 @@ impl Default for Times {
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(60),
             dial: Duration::from_secs(10),
+            comeback: Duration::from_secs(5),
             upstream_tls: Duration::from_secs(10),
             decision: Duration::from_secs(5),
             recheck: Duration::from_secs(5),
             probe: Duration::from_secs(10),
             probe_answer: Duration::from_secs(5),
+            certificates: Duration::from_secs(5),
             admission: Duration::from_secs(5),
             drain: Duration::from_secs(30),
         }
@@ -367,6 +386,8 @@ mod tests {
         );
         assert_eq!(config.listen.port(), 8443);
         assert_eq!(config.agent_validity, SignedDuration::from_hours(720));
+        let config = parse(&["--agent-certificate-lifetime=15s"]);
+        assert_eq!(config.agent_validity, SignedDuration::from_secs(15));
         let config = parse(&["--drain-seconds=1", "--tls-cert=a", "--tls-key=b"]);
         assert_eq!(config.times.drain, Duration::from_secs(1));
         assert!(config.serving_files.is_some());

@@ -13,7 +13,7 @@ use strait_types::{ClusterName, Redacted, TokenId};
 use thiserror::Error;
 use tokio::sync::watch;
 
-use crate::{Snapshot, User, member_report::MemberReport};
+use crate::{Snapshot, User, file_report::FileReport, member_report::MemberReport};
 
 /// Everything that the hub needs from outside.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub struct Deps {
     pub join_tokens: Arc<dyn JoinTokens>,
     /// Where the state of members is written.
     pub members: Arc<dyn Members>,
+    /// Where the hub says how it is itself.
+    pub notices: Arc<dyn Notices>,
     /// Keys and certificates.
     pub material: Material,
 }
@@ -109,6 +111,13 @@ pub trait Members: fmt::Debug + Send + Sync {
         cluster: &'a ClusterName,
         report: &'a MemberReport,
     ) -> BoxFuture<'a, Result<(), Unanswered>>;
+}
+
+/// Says how the hub is itself.
+pub trait Notices: fmt::Debug + Send + Sync {
+    /// Says how its certificate files are. Asked every few seconds; writes only what is new, and
+    /// nothing where there is no object to write on.
+    fn files<'a>(&'a self, report: &'a FileReport) -> BoxFuture<'a, Result<(), Unanswered>>;
 }
 
 // === impl Unanswered ===

@@ -1,14 +1,15 @@
 //! The hub's needs, met by the API server of its cluster.
 //!
 //! Watches keep the inventory, Secrets and ConfigMaps; callers are reviewed by TokenReview and
-//! SubjectAccessReview. Nothing is written but ManagedClusters, their status, and the mark on a
-//! join token that was used.
+//! SubjectAccessReview. Nothing is written but ManagedClusters, their status, a
+//! condition of the configuration, and the mark on a join token that was used.
 
 #[cfg(test)]
 mod api_server;
 mod join_tokens;
 mod material;
 mod members;
+mod notices;
 mod reviews;
 
 use std::{sync::Arc, time::Duration};
@@ -65,6 +66,7 @@ pub async fn connect(
         () = tasks.stop().cancelled() => return Err(KubernetesError::Stopped),
         ready = ready => if !ready { return Err(KubernetesError::Stopped) },
     }
+    let notices = notices::KubeNotices::new(client, configurations.clone());
     let source = Source {
         domain: config.domain.clone(),
         entrypoints,
@@ -78,6 +80,7 @@ pub async fn connect(
         reviews: Arc::new(reviews::KubeReviews::new(client, config)),
         join_tokens: Arc::new(join_tokens::KubeJoinTokens::new(client)),
         members: Arc::new(members::KubeMembers::new(client)),
+        notices: Arc::new(notices),
         material,
     })
 }

@@ -1,11 +1,12 @@
 //! From a name to an open stream: name, permission, session, agent, service.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use strait_api::wire_names::{CONNECT_VERB, ENTRYPOINTS};
 use strait_names::Miss;
+use strait_runtime::clock;
 use strait_tunnel::{Open, Stream};
-use strait_types::{AcceptDetail, PortChoice, Refusal, RefusalCode, Target};
+use strait_types::{AcceptDetail, ClusterName, PortChoice, Refusal, RefusalCode, Target};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -54,6 +55,7 @@ pub(crate) struct Reach {
     pub(crate) sessions: Arc<AgentSessions>,
     pub(crate) live: Arc<LiveStreams>,
     pub(crate) dial: Duration,
+    pub(crate) comeback: Duration,
     pub(crate) stop: CancellationToken,
 }
 
@@ -157,26 +159,41 @@ impl Reach {
         }
     }
 
-    /// Tries the cluster's sessions one after another, until an agent has answered.
+    /// Tries the cluster's sessions one after another, until an agent has answered. When an agent
+    /// is likely to come back in a moment, waits for it.
     async fn open_anywhere(
         &self,
         destination: &Destination,
         open: &Open,
     ) -> Result<(Stream, String), Refusal> {
         let cluster = destination.service.cluster();
-        let mut last = None;
-        for session in self.sessions.candidates(cluster) {
-            match self.open_on(&session, open).await {
-                Ok(opened) => return Ok(opened),
-                Err(NoStream::Refused(refusal)) => return Err(refusal),
-                Err(NoStream::TryNext(refusal)) => last = Some(refusal),
+        let until = tokio::time::Instant::now() + self.comeback;
+        let mut changes = self.sessions.watch();
+        let (mut tried, mut last) = (BTreeSet::new(), None);
+        loop {
+            changes.borrow_and_update();
+            for session in self.sessions.candidates(cluster) {
+                if !tried.insert(session.generation()) {
+                    continue;
+                }
+                match self.open_on(&session, open).await {
+                    Ok(opened) => return Ok(opened),
+                    Err(NoStream::Refused(refusal)) => return Err(refusal),
+                    Err(NoStream::TryNext(refusal)) => last = Some(refusal),
+                }
+            }
+            let went = last.as_ref().is_some_and(|refusal: &Refusal| {
+                matches!(
+                    refusal.code,
+                    RefusalCode::TunnelLost | RefusalCode::Draining
+                )
+            });
+            let expected = went || self.sessions.expects(cluster, self.comeback, clock::now());
+            let waited = tokio::time::timeout_at(until, changes.changed());
+            if !expected || !matches!(waited.await, Ok(Ok(()))) {
+                return Err(last.unwrap_or_else(|| not_connected(cluster)));
             }
         }
-        Err(last.unwrap_or_else(|| {
-            let message = format!("no agent of {cluster} is connected");
-            Refusal::new(RefusalCode::AgentNotConnected, message)
-                .with_hint("`strait clusters` shows since when")
-        }))
     }
 
     async fn open_on(
@@ -230,6 +247,12 @@ fn not_allowed(caller: &Caller, destination: &Destination) -> Refusal {
              `{object}` in namespace {cluster}",
         object = destination.object
     ))
+}
+
+fn not_connected(cluster: &ClusterName) -> Refusal {
+    let message = format!("no agent of {cluster} is connected");
+    Refusal::new(RefusalCode::AgentNotConnected, message)
+        .with_hint("`strait clusters` shows since when")
 }
 
 fn gone(destination: &Destination) -> Refusal {

@@ -15,10 +15,6 @@ use crate::{
     AgentName, AgentRequest, Identity, PkiError, TrustDomain, bundle, certificate, spiffe, tls,
 };
 
-/// How far certificates reach back before the moment they were made at, for peers whose clock is
-/// behind.
-pub const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
-
 /// A certificate authority with its key.
 pub struct Ca {
     issuer: Issuer<'static, KeyPair>,
@@ -247,7 +243,7 @@ fn blank(
         .distinguished_name
         .push(DnType::CommonName, common_name);
     params.not_before = date(
-        now.checked_sub(BACKDATE)
+        now.checked_sub(certificate::backdate(validity))
             .map_err(|jiff::Error { .. }| PkiError::Time)?,
     )?;
     params.not_after = date(

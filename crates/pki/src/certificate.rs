@@ -1,9 +1,19 @@
 //! What can be read from a certificate.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::PkiError;
+
+/// How far certificates reach back before the moment they were made at, for peers whose clock is
+/// behind.
+const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
+
+/// How far a certificate that will be valid for so long reaches back: never more than a tenth of
+/// that, else one of a few minutes would be old at once.
+pub(crate) fn backdate(validity: SignedDuration) -> SignedDuration {
+    BACKDATE.min(validity / 10)
+}
 
 /// From when until when a certificate is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +48,15 @@ impl Validity {
             not_before: at(certificate.validity().not_before.timestamp())?,
             not_after: at(certificate.validity().not_after.timestamp())?,
         })
+    }
+
+    /// When one of our authorities made it.
+    #[must_use]
+    pub fn made(&self) -> Timestamp {
+        // What `backdate` gives for a life of ten elevenths of this.
+        let whole = self.not_after.duration_since(self.not_before);
+        let back = BACKDATE.min(whole / 11);
+        self.not_before.checked_add(back).unwrap_or(self.not_before)
     }
 
     /// Seconds from `now` until it ends; negative once it has. For metrics.

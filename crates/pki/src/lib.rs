@@ -19,7 +19,7 @@ mod tls;
 mod verify;
 
 pub use bundle::{Bundle, InvalidBundle};
-pub use ca::{BACKDATE, Ca, Issued};
+pub use ca::{Ca, Issued};
 pub use certificate::{Subject, Validity};
 pub use error::PkiError;
 pub use file_watch::{FileError, FileWatch, MAX_FILE_BYTES, follow_files};

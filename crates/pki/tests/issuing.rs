@@ -116,6 +116,29 @@ fn an_agents_certificate_names_its_cluster_and_nothing_else() {
 }
 
 #[test]
+fn a_certificate_reaches_back_a_little_and_knows_when_it_was_made() {
+    let key = AgentKey::generate().unwrap();
+    for (seconds, back) in [(15, 1), (600, 60), (3000, 300), (86_400 * 30, 300)] {
+        let life = SignedDuration::from_secs(seconds);
+        let issued = ca()
+            .issue_agent(
+                &request(&key),
+                &agent(),
+                &TrustDomain::default(),
+                life,
+                now(),
+            )
+            .unwrap();
+        let validity = Validity::of(&issued.der).unwrap();
+        let reaches = now().as_second() - validity.not_before.as_second();
+        // Certificates know whole seconds.
+        assert!((back..=back + 1).contains(&reaches), "{seconds}: {reaches}");
+        let made = validity.made().as_second() - now().as_second();
+        assert!((-1..=1).contains(&made), "{seconds}: {made}");
+    }
+}
+
+#[test]
 fn two_members_of_one_name_are_told_apart() {
     let key = AgentKey::generate().unwrap();
     let domain = TrustDomain::default();

@@ -36,7 +36,7 @@ pub(crate) fn decide(seen: Seen<'_>, now: Timestamp) -> Step {
         (None, Some(_)) => Step::Join,
         (Some((got_with, _)), Some(token)) if token.token.id().as_str() != got_with => Step::Join,
         (Some((_, validity)), _) => {
-            match rotation(validity.not_before, validity.not_after, now, seen.jitter) {
+            match rotation(validity.made(), validity.not_after, now, seen.jitter) {
                 Rotation::Keep { until } => Step::Wait(Some(until)),
                 Rotation::Renew => Step::Renew,
                 Rotation::Expired => Step::Lost,
@@ -77,7 +77,8 @@ mod tests {
 
     fn step_at(identity: Option<&str>, token: Option<&JoinToken>, now: i64) -> Step {
         let validity = Validity {
-            not_before: at(0),
+            // Made at 0, reaching back a tenth of its life.
+            not_before: at(-30),
             not_after: at(300),
         };
         let identity = identity.map(|id| (id, validity));

@@ -1,7 +1,7 @@
 //! What to do about an authority.
 
 use jiff::{SignedDuration, Timestamp};
-use strait_pki::{BACKDATE, Rotation, Validity, rotation};
+use strait_pki::{Rotation, Validity, rotation};
 
 use super::authority::{Authority, Broken, Stored};
 use crate::config::AuthorityTimes;
@@ -57,7 +57,7 @@ fn ours(authority: &Authority, times: AuthorityTimes, now: Timestamp) -> Plan {
         }
         return Plan::Tidy;
     }
-    match rotation(made(life), life.not_after, now, 0.0) {
+    match rotation(life.made(), life.not_after, now, 0.0) {
         Rotation::Renew | Rotation::Expired => Plan::Prepare,
         Rotation::Keep { until } => {
             let others = authority.trusted.iter().map(|(_, life)| life.not_after);
@@ -75,19 +75,12 @@ fn ours(authority: &Authority, times: AuthorityTimes, now: Timestamp) -> Plan {
 
 /// When the successor begins to sign: after the overlap, and before its predecessor ends.
 fn promote_at(life: &Validity, next: &Validity, times: AuthorityTimes) -> Timestamp {
-    let whole = life.not_after.duration_since(made(life));
+    let whole = life.not_after.duration_since(life.made());
     let overlap = times.overlap.min(whole / 6);
-    made(next)
+    next.made()
         .checked_add(overlap)
         .unwrap_or(life.not_after)
         .min(life.not_after)
-}
-
-/// When we made an authority: its life as we count it begins there, else one of a few minutes would
-/// be old at once.
-fn made(life: &Validity) -> Timestamp {
-    let made = life.not_before.checked_add(BACKDATE);
-    made.unwrap_or(life.not_before).min(life.not_after)
 }
 
 fn theirs(authority: &Authority, now: Timestamp) -> Plan {

@@ -15,6 +15,7 @@ mod world;
 mod audit_log;
 mod connect;
 mod drain;
+mod files;
 mod handshakes;
 mod https_by_host;
 mod joins;

@@ -7,7 +7,9 @@ use strait_hub::MemberReport;
 
 use crate::{
     agent::Agent,
-    world::{World, eventually},
+    caller::Caller,
+    service,
+    world::{SOON, World, eventually, soon},
 };
 
 #[tokio::test]
@@ -70,4 +72,34 @@ async fn each_agent_learns_what_of_its_cluster_is_exposed() {
         .map(|s| (s.service.as_str(), s.ports.len()))
         .collect();
     assert_eq!(names, [("a", 0), ("b", 2)]);
+}
+
+#[tokio::test]
+async fn who_comes_while_an_agent_is_replaced_waits_for_the_next_one() {
+    let world = World::start_with(|config| config.times.comeback = SOON).await;
+    world.reviews.token("t", "dev");
+    world.expose("echo.default.cluster1", &json!({}));
+    world.reviews.allow("dev", "echo.default.cluster1");
+    let echo = service::echo(&world.tasks).await;
+    let arrive = || async {
+        let agent = Agent::connect(&world, "cluster1").await;
+        agent.serve("echo.default:7", echo, r#"{"port":7}"#);
+        agent
+    };
+    let ask = || async {
+        let mut caller = Caller::new(&world).await;
+        caller.tunnel("echo.default.cluster1:7", "t").await.status
+    };
+    // The hub has just begun, so an agent is expected.
+    let (status, first) = tokio::join!(ask(), arrive());
+    assert_eq!(status, 200);
+    // It shuts down.
+    first.session.drain(SOON);
+    let (status, second) = tokio::join!(ask(), arrive());
+    assert_eq!(status, 200);
+    // It is gone.
+    second.session.close(strait_tunnel::CloseCode::Normal);
+    soon("the end", first.session.closed()).await;
+    let (status, _third) = tokio::join!(ask(), arrive());
+    assert_eq!(status, 200);
 }

@@ -17,8 +17,8 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use strait_api::ClusterProxyEntrypointSpec;
 use strait_hub::{
-    Deps, Hub, HubConfig, JoinTokens, Material, MemberReport, Members, Objects, RecordVersion,
-    Reviews, Snapshot, Unanswered, User,
+    Deps, FileReport, Hub, HubConfig, JoinTokens, Material, MemberReport, Members, Notices,
+    Objects, RecordVersion, Reviews, Snapshot, Unanswered, User,
 };
 use strait_install::JoinRecord;
 use strait_pki::{Bundle, Ca, ClientVerifier, Identity, PkiError, Reloadable};
@@ -42,6 +42,7 @@ pub(crate) struct World {
     pub(crate) reviews: Arc<FakeReviews>,
     pub(crate) tokens: Arc<FakeTokens>,
     pub(crate) members: Arc<FakeMembers>,
+    pub(crate) notices: Arc<FakeNotices>,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: Tasks,
     objects: Mutex<Objects>,
@@ -65,6 +66,7 @@ impl World {
         config.addresses = vec!["hub.test:8443".to_owned()];
         config.times.decision = Duration::from_millis(100);
         config.times.recheck = Duration::from_millis(100);
+        config.times.comeback = Duration::ZERO;
         config.times.admission = Duration::from_millis(500);
         config.times.drain = Duration::from_secs(5);
         change(&mut config);
@@ -75,6 +77,7 @@ impl World {
         let domain = config.domain.clone();
         let first = Arc::new(Snapshot::new(1, &domain, &objects));
         let (inventory, receiver) = watch::channel(first);
+        let notices = Arc::<FakeNotices>::default();
         let (reviews, tokens, members) = (
             Arc::<FakeReviews>::default(),
             Arc::<FakeTokens>::default(),
@@ -85,6 +88,7 @@ impl World {
             reviews: Arc::clone(&reviews) as _,
             join_tokens: Arc::clone(&tokens) as _,
             members: Arc::clone(&members) as _,
+            notices: Arc::clone(&notices) as _,
             material: material.clone(),
         };
         let hub = Hub::bind(config, deps, &mut Registry::default())
@@ -103,6 +107,7 @@ impl World {
             reviews,
             tokens,
             members,
+            notices,
             stop,
             tasks,
             objects: Mutex::new(objects),
@@ -488,6 +493,25 @@ impl Members for FakeMembers {
             .lock()
             .reports
             .insert(cluster.to_string(), report.clone());
+        Box::pin(async { Ok(()) })
+    }
+}
+
+// --- the hub itself ---
+
+/// What the hub says of itself.
+#[derive(Debug, Default)]
+pub(crate) struct FakeNotices(Mutex<Option<FileReport>>);
+
+impl FakeNotices {
+    pub(crate) fn files(&self) -> Option<FileReport> {
+        self.0.lock().clone()
+    }
+}
+
+impl Notices for FakeNotices {
+    fn files<'a>(&'a self, report: &'a FileReport) -> BoxFuture<'a, Result<(), Unanswered>> {
+        *self.0.lock() = Some(report.clone());
         Box::pin(async { Ok(()) })
     }
 }

@@ -131,6 +131,11 @@ fn hub_everywhere() -> Value {
             &["managedclusters/status"],
             &["get", "patch"]
         ),
+        rule(
+            PROXY_GROUP,
+            &["managedproxyconfigurations/status"],
+            &["patch"]
+        ),
         rule("authentication.k8s.io", &["tokenreviews"], &["create"]),
         rule(
             "authorization.k8s.io",

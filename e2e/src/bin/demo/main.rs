@@ -58,7 +58,7 @@ async fn run() -> Result<()> {
     scenes::refuse(&stage, &story)
         .await
         .context("scene 4, refuse")?;
-    scenes::break_and_mend(&stage, &story)
+    Box::pin(scenes::break_and_mend(&stage, &story))
         .await
         .context("scene 5, break")?;
     scenes::farewell(&stage, &story).await

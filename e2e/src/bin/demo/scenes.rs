@@ -1,10 +1,12 @@
 //! The five scenes.
 
-use std::{path::Path, time::Duration};
+use std::{collections::BTreeSet, fmt, path::Path, time::Duration};
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use strait_e2e::{Caller, DOMAIN, Stage, eventually};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::story::{Story, seconds};
 
@@ -14,8 +16,8 @@ const SERVICES: [(&str, &str, &str); 3] = [
     ("foo", "default", "cluster2"),
 ];
 
-/// Requests to the other member while an agent is away.
-const REQUESTS: u32 = 500;
+/// For how long requests go on after an agent has been replaced.
+const AFTERWARDS: Duration = Duration::from_secs(2);
 
 pub(crate) async fn join(stage: &Stage, story: &Story) -> Result<()> {
     let started = Instant::now();
@@ -127,42 +129,96 @@ pub(crate) async fn refuse(stage: &Stage, story: &Story) -> Result<()> {
 
 pub(crate) async fn break_and_mend(stage: &Stage, story: &Story) -> Result<()> {
     let dev = stage.caller("dev").await?;
-    let args = [
-        "delete",
-        "pod",
-        "-n",
-        "strait-agent",
-        "--all",
-        "--grace-period=0",
-        "--force",
-    ];
-    stage.cluster("cluster1")?.kubectl(&args).await?;
-    let started = Instant::now();
-    let back = eventually(
-        Duration::from_secs(60),
-        "cluster1 answers again",
-        || async {
-            dev.get("search.default.cluster1:80", "/").await?;
-            Ok(started.elapsed())
-        },
+    let over = CancellationToken::new();
+    let killed = async {
+        let new = replace_agent(stage).await;
+        over.cancel();
+        new
+    };
+    let (new, cluster1, cluster2) = tokio::join!(
+        killed,
+        ask_until(&over, &dev, "search.default.cluster1:80"),
+        ask_until(&over, &dev, "foo.default.cluster2:80"),
     );
-    let (back, failed) = tokio::join!(back, failures(&dev));
-    let said = format!(
-        "back after {}, {} of {REQUESTS} requests to cluster2 failed",
-        seconds(back?),
-        failed
-    );
+    let said = format!("another one is ready in {}", seconds(new?));
     story.scene(5, "Break", "kill the agent's pod of cluster1", &said);
+    for (cluster, asked) in [("cluster1", cluster1), ("cluster2", cluster2)] {
+        story.also(
+            &format!("requests to {cluster} meanwhile"),
+            &asked.to_string(),
+        );
+    }
     Ok(())
 }
 
-async fn failures(caller: &Caller) -> u32 {
-    let mut failed = 0;
-    for _ in 0..REQUESTS {
-        let answer = caller.get("foo.default.cluster2:80", "/").await;
-        failed += u32::from(answer.is_err());
+/// Kills the agent's pod of cluster1 and waits until another one is ready and has been there for a
+/// moment. Returns how long it took to be ready.
+async fn replace_agent(stage: &Stage) -> Result<Duration> {
+    let cluster = stage.cluster("cluster1")?;
+    let agents = ["-n", "strait-agent", "pod", "-o", "json"];
+    let list = || async {
+        let said = cluster.kubectl(&[&["get"], &agents[..]].concat()).await?;
+        Ok::<Value, anyhow::Error>(serde_json::from_str(&said)?)
+    };
+    let before: BTreeSet<String> = ready_pods(&list().await?).collect();
+    let kill = ["delete", "pod", "-n", "strait-agent", "--all"];
+    let at_once = ["--grace-period=0", "--force"];
+    cluster.kubectl(&[&kill[..], &at_once].concat()).await?;
+    let started = Instant::now();
+    let what = "another agent is ready";
+    let took = eventually(Duration::from_secs(60), what, || async {
+        let now = list().await?;
+        let new = ready_pods(&now).any(|uid| !before.contains(&uid));
+        ensure!(new, "no other pod is ready");
+        Ok(started.elapsed())
+    })
+    .await?;
+    tokio::time::sleep(AFTERWARDS).await;
+    Ok(took)
+}
+
+/// The uids of pods that are ready.
+fn ready_pods(list: &Value) -> impl Iterator<Item = String> {
+    let pods = list["items"].as_array().into_iter().flatten();
+    let ready = pods.filter(|pod| {
+        let conditions = pod["status"]["conditions"].as_array();
+        conditions
+            .into_iter()
+            .flatten()
+            .any(|c| c["type"] == "Ready" && c["status"] == "True")
+    });
+    ready.filter_map(|pod| pod["metadata"]["uid"].as_str().map(str::to_owned))
+}
+
+/// What came of requests that were sent one after another.
+#[derive(Debug, Default)]
+struct Asked {
+    all: u32,
+    failed: u32,
+    slowest: Duration,
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            all,
+            failed,
+            slowest,
+        } = self;
+        write!(f, "{failed} of {all} failed, slowest {}", seconds(*slowest))
     }
-    failed
+}
+
+async fn ask_until(over: &CancellationToken, caller: &Caller, target: &str) -> Asked {
+    let mut asked = Asked::default();
+    while !over.is_cancelled() {
+        let started = Instant::now();
+        let answer = caller.get(target, "/").await;
+        asked.all += 1;
+        asked.failed += u32::from(answer.is_err());
+        asked.slowest = asked.slowest.max(started.elapsed());
+    }
+    asked
 }
 
 pub(crate) async fn farewell(stage: &Stage, story: &Story) -> Result<()> {
