@@ -28,6 +28,9 @@ const HEALTHY: Duration = Duration::from_secs(30);
 /// earlier if the certificate that replaced the session's ends.
 const REPLACED: Duration = Duration::from_millis(u32::MAX as u64);
 
+/// What the hub is told of this software.
+const SOFTWARE: &str = concat!("strait/", env!("CARGO_PKG_VERSION"));
+
 /// What all links share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -192,6 +195,7 @@ impl Shared {
         let tls = connect(hub, Arc::clone(&identity.tls)).await?;
         let config = Config {
             instance: self.instance,
+            software: SOFTWARE.into(),
             ..Config::default()
         };
         let established = Session::establish(tls, Side::Dialer, config).await;

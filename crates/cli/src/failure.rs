@@ -64,6 +64,11 @@ impl Failure {
         })
     }
 
+    /// The error and its causes in one line, for a command that goes on without.
+    pub(crate) fn line(&self) -> String {
+        format!("{:#}", self.error)
+    }
+
     /// `error: …`, then `  caused by: …` for each cause, then the hint behind an empty line.
     pub(crate) fn render(&self) -> String {
         let mut text = format!("error: {}\n", self.error);

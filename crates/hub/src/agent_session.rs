@@ -6,13 +6,14 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use rustls_pki_types::CertificateDer;
 use strait_pki::{AgentName, ClientVerifier, Validity};
+use strait_runtime::clock;
 use strait_tunnel::{
     CloseCode, CloseReason, EndReason, Incoming, Open, OpenError, Request, Session, Stream,
     read_value, write_value,
 };
 use strait_types::{
     ClusterName, ExposedService, ExposureTable, Refusal, RefusalCode, RenewAnswer, RenewRequest,
-    Target,
+    SessionStatus, Target,
 };
 use tokio::sync::watch;
 
@@ -27,6 +28,7 @@ pub(crate) struct AgentSession {
     generation: u64,
     name: AgentName,
     source: SocketAddr,
+    since: Timestamp,
     session: Session,
     probe: Mutex<Option<Result<(), String>>>,
     table: Mutex<Table>,
@@ -74,6 +76,7 @@ impl AgentSession {
             generation,
             name,
             source,
+            since: clock::timestamp(),
             session,
             probe: Mutex::new(None),
             table: Mutex::default(),
@@ -100,6 +103,27 @@ impl AgentSession {
     /// What came of the last probe.
     pub(crate) fn probe(&self) -> Option<Result<(), String>> {
         self.probe.lock().clone()
+    }
+
+    /// The session, for people.
+    pub(crate) fn status(&self) -> SessionStatus {
+        let (peer, stats) = (self.session.peer(), self.session.stats());
+        let rtt = self.session.rtt();
+        SessionStatus {
+            cluster: self.name.cluster.clone(),
+            instance: peer.instance.to_string(),
+            software: clean(&peer.software),
+            source: self.source.to_string(),
+            carrier: "tls".to_owned(),
+            since: self.since,
+            rtt_micros: rtt.map(|rtt| u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)),
+            streams: stats.streams,
+            bytes_from_agent: stats.bytes_in,
+            bytes_to_agent: stats.bytes_out,
+            draining: self.session.is_draining(),
+            reachable: self.probe.lock().as_ref().map(Result::is_ok),
+            certificate_ends: self.certificate.lock().not_after,
+        }
     }
 
     /// Opens a stream.

@@ -8,7 +8,7 @@ use std::{
 
 use parking_lot::Mutex;
 use strait_runtime::clock;
-use strait_types::ClusterName;
+use strait_types::{ClusterName, SessionStatus};
 use tokio::sync::watch;
 
 use crate::{
@@ -134,6 +134,11 @@ impl AgentSessions {
             .flat_map(|c| c.sessions.values())
             .cloned()
             .collect()
+    }
+
+    /// Every session, for people.
+    pub(crate) fn status(&self) -> Vec<SessionStatus> {
+        self.all().iter().map(|session| session.status()).collect()
     }
 
     /// How a cluster is, from what its sessions have seen.

@@ -76,6 +76,15 @@ pub struct HubArgs {
     #[arg(long, env = "STRAIT_DIAL_SECONDS", default_value_t = 10, value_name = "SECONDS",
           value_parser = clap::value_parser!(u64).range(1..=300))]
     dial_seconds: u64,
+    /// What this hub is called among its replicas
+    #[arg(
+        long,
+        env = "STRAIT_POD_NAME",
+        default_value = "",
+        hide_default_value = true,
+        value_name = "NAME"
+    )]
+    pod_name: String,
     /// Seconds that open streams get to finish when the hub is asked to stop
     #[arg(
         long,
@@ -106,6 +115,8 @@ pub struct HubArgs {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HubConfig {
+    /// What this hub is called among its replicas; may be empty.
+    pub name: String,
     /// Where it listens; port 0 takes a free one.
     pub listen: SocketAddr,
     /// Where agents and callers reach it, `host:port`.
@@ -205,6 +216,7 @@ impl HubConfig {
     #[must_use]
     pub fn new(listen: SocketAddr) -> Self {
         Self {
+            name: String::new(),
             listen,
             addresses: vec![],
             domain: String::new(),
@@ -257,6 +269,7 @@ impl TryFrom<HubArgs> for HubConfig {
             return Err(InvalidHubConfig::AgentValidity);
         }
         Ok(Self {
+            name: args.pod_name,
             addresses: args.addresses,
             domain: args.domain.trim_matches('.').to_ascii_lowercase(),
             trust_domain: args

@@ -20,6 +20,8 @@ use crate::{
 
 /// How many answers of each kind are remembered. One takes some hundred bytes.
 const MAX_REMEMBERED: u64 = 10_000;
+/// Stands for the inventory among the keys of entrypoints, which have a `/`.
+const MEMBERS_KEY: &str = "managedclusters";
 /// A group that everybody who is known belongs to; API servers add it themselves for tokens.
 const AUTHENTICATED: &str = "system:authenticated";
 
@@ -131,6 +133,16 @@ impl Decisions {
             .try_get_with(key, ask)
             .await
             .map_err(|error| unavailable(&error))
+    }
+
+    /// Whether the caller may know of all members.
+    ///
+    /// Refuses with `unavailable` when that cannot be said now.
+    pub(crate) async fn may_list_members(&self, caller: &Caller) -> Result<bool, Refusal> {
+        let key = (caller.user_fingerprint(), Arc::from(MEMBERS_KEY));
+        let ask = self.reviews.may_list_members(caller.user());
+        let allowed = self.allowed.try_get_with(key, ask).await;
+        allowed.map_err(|error| unavailable(&error))
     }
 
     async fn user_of_token(

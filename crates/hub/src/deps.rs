@@ -75,6 +75,9 @@ pub trait Reviews: fmt::Debug + Send + Sync {
         cluster: &'a ClusterName,
         object: &'a str,
     ) -> BoxFuture<'a, Result<bool, Unanswered>>;
+
+    /// Whether a user may `list` the members of the inventory.
+    fn may_list_members<'a>(&'a self, user: &'a User) -> BoxFuture<'a, Result<bool, Unanswered>>;
 }
 
 /// Keeps join tokens.

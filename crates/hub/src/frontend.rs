@@ -13,6 +13,7 @@ mod forward;
 mod join;
 mod route;
 mod service_connection;
+mod status;
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc};
 
@@ -51,6 +52,8 @@ pub(crate) struct Frontend {
     pub(crate) upstream: Upstream,
     pub(crate) joins: Arc<Joins>,
     pub(crate) metrics: Metrics,
+    /// What this hub is called.
+    pub(crate) name: String,
     pub(crate) limits: Limits,
     pub(crate) times: Times,
     /// Streams that outlive their request.
@@ -128,6 +131,7 @@ impl Connection {
         let resolves = |host: &str| self.frontend.reach.snapshot().names.leads(host);
         match route::route(&request, resolves) {
             Ok(Route::Join) => Box::pin(self.join(request)).await,
+            Ok(Route::Status) => Box::pin(self.status(request)).await,
             Ok(Route::Connect { host, port }) => Box::pin(self.connect(request, host, port)).await,
             Ok(Route::Forward { host, port }) => {
                 Box::pin(self.forward(request, Via::ForwardProxy, host, port)).await

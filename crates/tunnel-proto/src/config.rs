@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::{
     frame::MAX_FRAME,
-    hello::{Hello, InstanceId, Side, VERSION_MAX, VERSION_MIN},
+    hello::{Hello, InstanceId, MAX_SOFTWARE, Side, VERSION_MAX, VERSION_MIN},
 };
 
 /// The limits and times of a session. [`Default`] is right for a hub and an agent.
@@ -17,6 +17,8 @@ use crate::{
 pub struct Config {
     /// Which process this is; told to the peer.
     pub instance: InstanceId,
+    /// What the peer is told of our software, at most [`MAX_SOFTWARE`] bytes.
+    pub software: Box<str>,
     /// How long the peer may take to say HELLO.
     pub hello_timeout: Duration,
     /// Time between two PINGs.
@@ -49,6 +51,9 @@ pub enum InvalidConfig {
     /// A window is smaller than one frame, so that no frame could be full.
     #[error("the initial window of a stream is smaller than one frame")]
     WindowTooSmall,
+    /// The name of the software is too long.
+    #[error("the name of the software is longer than {MAX_SOFTWARE} bytes")]
+    Software,
     /// A time is zero.
     #[error("the ping interval, its grace and the hello timeout must not be zero")]
     ZeroTime,
@@ -60,6 +65,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             instance: InstanceId::default(),
+            software: Box::default(),
             hello_timeout: Duration::from_secs(10),
             ping_interval: Duration::from_secs(10),
             ping_grace: Duration::from_secs(5),
@@ -88,6 +94,8 @@ impl Config {
             Err(InvalidConfig::StreamWindow)
         } else if usize::try_from(self.stream_window).is_ok_and(|window| window < MAX_FRAME) {
             Err(InvalidConfig::WindowTooSmall)
+        } else if self.software.len() > MAX_SOFTWARE {
+            Err(InvalidConfig::Software)
         } else {
             Ok(())
         }
@@ -104,6 +112,7 @@ impl Config {
             session_window: self.session_window,
             max_frame: u16::try_from(MAX_FRAME).unwrap_or(u16::MAX),
             max_streams: self.max_streams,
+            software: self.software.clone(),
         }
     }
 }

@@ -11,6 +11,9 @@ pub const VERSION_MIN: u16 = 1;
 /// The newest version of the protocol that this code speaks.
 pub const VERSION_MAX: u16 = 1;
 
+/// The longest name of a peer's software, in bytes.
+pub const MAX_SOFTWARE: usize = 64;
+
 const MAGIC: [u8; 6] = *b"STRAIT";
 const LEN: usize = 49;
 
@@ -48,6 +51,9 @@ pub struct Hello {
     pub max_frame: u16,
     /// How many streams the peer may have open at a time.
     pub max_streams: u32,
+    /// Which version of which software the sender is, for people; at most [`MAX_SOFTWARE`] bytes.
+    /// May be empty, and is then not sent.
+    pub software: Box<str>,
 }
 
 /// What a peer said about itself, and what came of it.
@@ -59,6 +65,8 @@ pub struct PeerInfo {
     pub features: u64,
     /// Which process the peer is.
     pub instance: InstanceId,
+    /// What the peer calls its software; may be empty.
+    pub software: Box<str>,
 }
 
 // === impl Side ===
@@ -113,6 +121,11 @@ impl Hello {
         out.put_u32(self.session_window);
         out.put_u16(self.max_frame);
         out.put_u32(self.max_streams);
+        let software = self.software.as_bytes();
+        if let Ok(len @ 1..) = u8::try_from(software.len()) {
+            out.put_u8(len);
+            out.put_slice(software);
+        }
     }
 
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
@@ -140,6 +153,7 @@ impl Hello {
             session_window: u32::from_be_bytes(at.take()),
             max_frame: u16::from_be_bytes(at.take()),
             max_streams: u32::from_be_bytes(at.take()),
+            software: software(at.0)?,
         };
         hello.check().map(|()| hello)
     }
@@ -152,10 +166,25 @@ impl Hello {
             Err(DecodeError::BadHello("frame size"))
         } else if self.session_window < self.stream_window {
             Err(DecodeError::BadHello("session window"))
+        } else if self.software.len() > MAX_SOFTWARE {
+            Err(DecodeError::BadHello("software"))
         } else {
             Ok(())
         }
     }
+}
+
+/// One byte of length and a text, or nothing at all.
+fn software(rest: &[u8]) -> Result<Box<str>, DecodeError> {
+    let Some((len, rest)) = rest.split_first() else {
+        return Ok(Box::default());
+    };
+    let len = usize::from(*len);
+    rest.get(..len)
+        .filter(|_| len <= MAX_SOFTWARE)
+        .and_then(|bytes| std::str::from_utf8(bytes).ok())
+        .map(Into::into)
+        .ok_or(DecodeError::BadHello("software"))
 }
 
 /// The smallest limit on frames that a peer may set: the longest OPEN and every text still fit.

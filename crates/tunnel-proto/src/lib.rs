@@ -31,6 +31,6 @@ pub use event::{Event, Received};
 pub use frame::{
     DecodeError, Decoded, EncodeError, Frame, HEADER_LEN, Kind, MAX_FRAME, MAX_PAYLOAD, StreamId,
 };
-pub use hello::{Hello, InstanceId, PeerInfo, Side, VERSION_MAX, VERSION_MIN};
+pub use hello::{Hello, InstanceId, MAX_SOFTWARE, PeerInfo, Side, VERSION_MAX, VERSION_MIN};
 pub use open::{InvalidOpen, Open};
 pub use session::{OpenRefused, Session, Stats, WriteError};

@@ -74,13 +74,17 @@ fn what_a_newer_version_adds_is_skipped() {
         Frame::decode(&ping),
         Ok(Some((Decoded::Frame(Frame::Ping([1; 8])), 16)))
     );
-    let mut longer = encode(&Frame::Hello(hello()));
+    let named = Hello {
+        software: "strait/0.1.0".into(),
+        ..hello()
+    };
+    let mut longer = encode(&Frame::Hello(named.clone()));
     longer.extend([1, 2, 3]);
     longer[3] += 3;
     let decoded = Frame::decode(&longer);
     assert_eq!(
         decoded,
-        Ok(Some((Decoded::Frame(Frame::Hello(hello())), longer.len())))
+        Ok(Some((Decoded::Frame(Frame::Hello(named)), longer.len())))
     );
     let open = Frame::Open {
         stream: id(1),
@@ -270,6 +274,13 @@ fn every_refused_hello_has_its_name() {
             },
             "session window",
         ),
+        (
+            Hello {
+                software: "x".repeat(65).into(),
+                ..hello()
+            },
+            "software",
+        ),
     ];
     for (hello, what) in cases {
         let bytes = encode(&Frame::Hello(hello));
@@ -278,6 +289,18 @@ fn every_refused_hello_has_its_name() {
     let mut bytes = encode(&Frame::Hello(hello()));
     bytes[HEADER_LEN + 10] = 2;
     assert_eq!(Frame::decode(&bytes), Err(DecodeError::BadHello("side")));
+}
+
+#[test]
+fn a_name_of_software_that_cannot_be_read_is_refused() {
+    let payload = |frame: &Frame<'_>| encode(frame)[HEADER_LEN..].to_vec();
+    let kind = Kind::Hello.wire();
+    for rest in [&[65][..], &[1], &[1, 0xff]] {
+        let payload = [payload(&Frame::Hello(hello())), rest.to_vec()].concat();
+        let bytes = raw(kind, 0, 0, &payload);
+        let decoded = Frame::decode(&bytes);
+        assert_eq!(decoded, Err(DecodeError::BadHello("software")), "{rest:?}");
+    }
 }
 
 #[test]
@@ -430,6 +453,7 @@ prop_compose! {
         windows in (any::<u32>(), any::<u32>()),
         max_frame in 8192_u16..=16_384,
         max_streams in any::<u32>(),
+        software in "[a-z0-9./ é]{0,32}",
     ) -> Hello {
         Hello {
             version_min: versions.0.min(versions.1),
@@ -441,6 +465,7 @@ prop_compose! {
             session_window: windows.0.max(windows.1),
             max_frame,
             max_streams,
+            software: software.into(),
         }
     }
 }
@@ -456,6 +481,7 @@ fn hello() -> Hello {
         session_window: 67_108_864,
         max_frame: 16_384,
         max_streams: 16_384,
+        software: Box::default(),
     }
 }
 
@@ -473,6 +499,13 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
             "hello from the acceptor",
             Frame::Hello(Hello {
                 side: Side::Acceptor,
+                ..hello()
+            }),
+        ),
+        (
+            "hello of a named software",
+            Frame::Hello(Hello {
+                software: "strait/0.1.0".into(),
                 ..hello()
             }),
         ),

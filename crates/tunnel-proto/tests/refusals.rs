@@ -380,6 +380,7 @@ fn hello() -> Hello {
         session_window: 67_108_864,
         max_frame: 16_384,
         max_streams: 16_384,
+        software: Box::default(),
     }
 }
 

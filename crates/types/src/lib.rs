@@ -7,6 +7,7 @@
 mod allow;
 mod cluster_name;
 mod exposure_table;
+mod hub_status;
 mod join;
 mod label;
 mod port;
@@ -18,6 +19,7 @@ mod target;
 pub use allow::{AllowPattern, InvalidAllowPattern};
 pub use cluster_name::ClusterName;
 pub use exposure_table::{ExposedService, ExposureTable};
+pub use hub_status::{HubStatus, STATUS_PATH, SessionStatus};
 pub use join::{
     InvalidJoinToken, JOIN_PATH, JoinAnswer, JoinCredential, JoinRefusal, JoinRequest, JoinToken,
     RenewAnswer, RenewRequest, TokenId,

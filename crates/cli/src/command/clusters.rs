@@ -1,10 +1,13 @@
 //! `strait clusters`.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde::Serialize;
 use strait_api::{Condition, ConditionStatus, ManagedCluster, wire_names};
 use strait_runtime::clock;
+use strait_types::SessionStatus;
 
 use crate::{
     age,
@@ -12,6 +15,7 @@ use crate::{
     cluster::Cluster,
     failure::Failure,
     printer::{Printer, Report},
+    proxy::Hub,
     table::Table,
 };
 
@@ -38,8 +42,13 @@ struct Member {
     since: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     message: String,
+    /// Sessions with its agents, of all hubs that could be asked.
+    sessions: Vec<SessionStatus>,
     #[serde(skip)]
     age: String,
+    /// Whether a hub could be asked about sessions.
+    #[serde(skip)]
+    asked: bool,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
@@ -54,11 +63,41 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     let cluster = Cluster::connect(global).await?;
     let found: Vec<ManagedCluster> = cluster.list(&cluster.all(), "").await?;
-    let members = members(&found, clock::timestamp());
+    let mut members = members(&found, clock::timestamp());
+    if !members.clusters.is_empty() {
+        match sessions(&cluster).await {
+            Ok(sessions) => members.take(sessions),
+            Err(failure) => {
+                printer.say(&format!("sessions are not known: {}", failure.line()))?;
+            }
+        }
+    }
     if members.clusters.is_empty() {
         printer.say("no cluster has joined; `strait token create --cluster NAME` lets one in")?;
     }
     printer.report(format, &members)
+}
+
+/// The sessions that the hub has, by its own word.
+async fn sessions(cluster: &Cluster) -> Result<Vec<SessionStatus>, Failure> {
+    let hub = Hub::of(cluster).await?;
+    let (mut sessions, mut answered, mut last) = (vec![], false, None);
+    for status in hub.statuses().await {
+        match status {
+            Ok(status) => {
+                answered = true;
+                sessions.extend(status.sessions);
+            }
+            Err(error) => last = Some(error),
+        }
+    }
+    // Two addresses may lead to one hub.
+    sessions.sort_by_key(|s| (s.cluster.clone(), s.since, s.source.clone()));
+    sessions.dedup_by(|a, b| (&a.instance, &a.source) == (&b.instance, &b.source));
+    match last {
+        Some(error) if !answered => Err(anyhow::Error::new(error).into()),
+        _ => Ok(sessions),
+    }
 }
 
 fn members(found: &[ManagedCluster], now: Timestamp) -> Members {
@@ -94,6 +133,60 @@ fn member(cluster: &ManagedCluster, now: Timestamp) -> Member {
             .unwrap_or_default(),
         since,
         message,
+        sessions: vec![],
+        asked: false,
+    }
+}
+
+impl Members {
+    /// Adds what the hub knows of their sessions.
+    fn take(&mut self, sessions: Vec<SessionStatus>) {
+        for session in sessions {
+            let member = self
+                .clusters
+                .iter_mut()
+                .find(|member| member.cluster == session.cluster.as_str());
+            if let Some(member) = member {
+                member.sessions.push(session);
+            }
+        }
+        self.clusters
+            .iter_mut()
+            .for_each(|member| member.asked = true);
+    }
+}
+
+impl Member {
+    fn count(&self, number: usize) -> String {
+        if self.asked {
+            number.to_string()
+        } else {
+            String::new()
+        }
+    }
+
+    /// The shortest round trip.
+    fn rtt(&self) -> String {
+        let shortest = self.sessions.iter().filter_map(|s| s.rtt_micros).min();
+        shortest.map_or_else(String::new, milliseconds)
+    }
+
+    /// The versions of its agents.
+    fn versions(&self) -> String {
+        let versions = self.sessions.iter().map(|session| {
+            let software = session.software.as_str();
+            software.strip_prefix("strait/").unwrap_or(software)
+        });
+        let versions: BTreeSet<&str> = versions.filter(|version| !version.is_empty()).collect();
+        versions.into_iter().collect::<Vec<_>>().join(",")
+    }
+}
+
+/// Two digits that count, as people read a round trip.
+fn milliseconds(micros: u64) -> String {
+    match micros {
+        0..10_000 => format!("{}.{} ms", micros / 1000, micros % 1000 / 100),
+        _ => format!("{} ms", micros / 1000),
     }
 }
 
@@ -107,7 +200,9 @@ fn told(condition: &Condition) -> String {
 
 impl Report for Members {
     fn table(&self) -> String {
-        let mut table = Table::new(&["CLUSTER", "STATE", "SINCE", ""]);
+        let mut table = Table::new(&[
+            "CLUSTER", "STATE", "SESSIONS", "RTT", "STREAMS", "SINCE", "AGENT", "",
+        ]);
         for member in &self.clusters {
             let state = match member.state {
                 State::Connected => "connected",
@@ -118,7 +213,11 @@ impl Report for Members {
             table.row(vec![
                 member.cluster.clone(),
                 state.to_owned(),
+                member.count(member.sessions.len()),
+                member.rtt(),
+                member.count(member.sessions.iter().map(|s| s.streams).sum()),
                 member.age.clone(),
+                member.versions(),
                 member.message.clone(),
             ]);
         }
@@ -150,12 +249,21 @@ mod tests {
             cluster("new", &[]),
         ];
         let now = Timestamp::from_second(1_800_000_000 + 3 * 3600 + 720).unwrap();
+        let mut members = members(&found, now);
         assert_eq!(
-            members(&found, now).table(),
-            "CLUSTER   STATE      SINCE\n\
-             cluster1  connected  3h12m\n\
-             lab       lost       3h12m  no answer to a probe\n\
-             new       expected   -\n"
+            members.table(),
+            "CLUSTER   STATE      SESSIONS  RTT  STREAMS  SINCE  AGENT\n\
+             cluster1  connected  -         -    -        3h12m  -\n\
+             lab       lost       -         -    -        3h12m  -      no answer to a probe\n\
+             new       expected   -         -    -        -      -\n"
+        );
+        members.take(vec![session("cluster1", 38_400), session("cluster1", 412)]);
+        assert_eq!(
+            members.table(),
+            "CLUSTER   STATE      SESSIONS  RTT     STREAMS  SINCE  AGENT\n\
+             cluster1  connected  2         0.4 ms  6        3h12m  0.1.0\n\
+             lab       lost       0         -       0        3h12m  -      no answer to a probe\n\
+             new       expected   0         -       0        -      -\n"
         );
     }
 
@@ -170,8 +278,27 @@ mod tests {
             json,
             serde_json::json!({ "clusters": [{
                 "cluster": "a", "state": "connected", "since": "2027-01-15T08:00:00Z",
+                "sessions": [],
             }]})
         );
+    }
+
+    fn session(cluster: &str, rtt: u64) -> SessionStatus {
+        SessionStatus {
+            cluster: cluster.parse().unwrap(),
+            instance: rtt.to_string(),
+            software: "strait/0.1.0".to_owned(),
+            source: "192.0.2.1:1".to_owned(),
+            carrier: "tls".to_owned(),
+            since: Timestamp::UNIX_EPOCH,
+            rtt_micros: Some(rtt),
+            streams: 3,
+            bytes_from_agent: 0,
+            bytes_to_agent: 0,
+            draining: false,
+            reachable: Some(true),
+            certificate_ends: Timestamp::UNIX_EPOCH,
+        }
     }
 
     fn cluster(name: &str, conditions: &[(&str, ConditionStatus, &str)]) -> ManagedCluster {

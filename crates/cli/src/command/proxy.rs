@@ -4,14 +4,13 @@ use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
 use serde::Serialize;
-use strait_pki::Bundle;
 
 use crate::{
     args::{GlobalArgs, ProxyArgs},
     cluster::Cluster,
     failure::{Failure, WithHint},
     printer::{Printer, Report},
-    proxy::{Credentials, Hub, LocalProxy},
+    proxy::{Hub, LocalProxy},
 };
 
 #[derive(Debug, Serialize)]
@@ -53,33 +52,12 @@ pub(crate) async fn run(
 }
 
 async fn hub(cluster: &Cluster, args: &ProxyArgs) -> Result<Hub, Failure> {
-    let mut addresses: Vec<String> = args.hub.iter().cloned().collect();
-    let mut bundle = match &args.hub_ca {
-        Some(path) => Some(
-            std::fs::read_to_string(path)
-                .with_context(|| format!("failed to read `{}`", path.display()))?,
-        ),
-        None => None,
+    let Some(path) = &args.hub_ca else {
+        return Hub::at(cluster, args.hub.iter().cloned().collect(), None).await;
     };
-    if addresses.is_empty() || bundle.is_none() {
-        let Some(info) = cluster.hub_info().await? else {
-            return Err(
-                Failure::new("this cluster has no hub, or the hub is not ready yet").with_hint(
-                    "`--context NAME` chooses another cluster, `--hub` and `--hub-ca` need none",
-                ),
-            );
-        };
-        if addresses.is_empty() {
-            addresses = info.addresses;
-        }
-        bundle = bundle.or(Some(info.ca_bundle));
-    }
-    let bundle = Bundle::from_pem(bundle.unwrap_or_default().as_bytes())
-        .context("failed to read the certificates that the hub's must chain to")?;
-    let credentials = Credentials::new(cluster.config().clone())
-        .await
-        .context("failed to get the credentials of the current context")?;
-    Ok(Hub::new(addresses, &bundle, credentials))
+    let bundle = std::fs::read_to_string(path);
+    let bundle = bundle.with_context(|| format!("failed to read `{}`", path.display()))?;
+    Hub::at(cluster, args.hub.iter().cloned().collect(), Some(bundle)).await
 }
 
 fn url(address: SocketAddr) -> String {

@@ -2,23 +2,31 @@
 
 use std::{io, sync::Arc, time::Duration};
 
+use anyhow::Context;
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header::PROXY_AUTHORIZATION};
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode,
+    header::{AUTHORIZATION, CONNECTION, HOST, PROXY_AUTHORIZATION},
+};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::{body::Incoming, client::conn::http1, upgrade::Upgraded};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use strait_pki::{Bundle, PkiError, ServerTrust, client_config};
 use strait_runtime::Tasks;
+use strait_types::{HubStatus, STATUS_PATH};
 use thiserror::Error;
 use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::TlsConnector;
 use tower::BoxError;
 
 use super::Credentials;
+use crate::{cluster::Cluster, failure::Failure};
 
 /// How long one address of the hub may take to be reached, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a hub may take to say how it is.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the hub may take to open a stream: an agent's dial takes up to 10 s, and it waits up
 /// to 2 s for its table before that.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
@@ -40,8 +48,12 @@ pub(crate) enum HubError {
     NoAddress,
     #[error("failed to connect to the hub at {address}")]
     Connect { address: String, source: io::Error },
-    #[error("the hub at {address} did not answer within {} s", CONNECT_TIMEOUT.as_secs())]
-    Silent { address: String },
+    #[error("the hub at {address} did not answer within {seconds} s")]
+    Silent { address: String, seconds: u64 },
+    #[error("the hub refused: {0}")]
+    Refused(String),
+    #[error("the hub's answer cannot be read")]
+    Unreadable(#[source] serde_json::Error),
     #[error("`{0}` is not an address")]
     Address(String),
     #[error("failed to set up TLS")]
@@ -75,8 +87,80 @@ impl Hub {
         }
     }
 
+    /// The hub of a cluster, as it tells where it is, with the credentials of the kubeconfig.
+    pub(crate) async fn of(cluster: &Cluster) -> Result<Self, Failure> {
+        Self::at(cluster, vec![], None).await
+    }
+
+    /// The same; what is given here, addresses and the certificates to trust, need not be told.
+    pub(crate) async fn at(
+        cluster: &Cluster,
+        mut addresses: Vec<String>,
+        mut bundle: Option<String>,
+    ) -> Result<Self, Failure> {
+        if addresses.is_empty() || bundle.is_none() {
+            let Some(info) = cluster.hub_info().await? else {
+                return Err(
+                    Failure::new("this cluster has no hub, or the hub is not ready yet").with_hint(
+                        "`--context NAME` chooses another cluster, `--hub` and `--hub-ca` need none",
+                    ),
+                );
+            };
+            if addresses.is_empty() {
+                addresses = info.addresses;
+            }
+            bundle = bundle.or(Some(info.ca_bundle));
+        }
+        let bundle = Bundle::from_pem(bundle.unwrap_or_default().as_bytes())
+            .context("failed to read the certificates that the hub's must chain to")?;
+        let credentials = Credentials::new(cluster.config().clone())
+            .await
+            .context("failed to get the credentials of the current context")?;
+        Ok(Self::new(addresses, &bundle, credentials))
+    }
+
     pub(crate) fn addresses(&self) -> &[String] {
         &self.addresses
+    }
+
+    /// What each address says of how the hub behind it is, in their order.
+    pub(crate) async fn statuses(&self) -> Vec<Result<HubStatus, HubError>> {
+        let each = self.addresses.iter().map(|address| async move {
+            timeout(STATUS_TIMEOUT, self.status(address))
+                .await
+                .unwrap_or_else(|_| {
+                    Err(HubError::Silent {
+                        address: address.clone(),
+                        seconds: STATUS_TIMEOUT.as_secs(),
+                    })
+                })
+        });
+        futures::future::join_all(each).await
+    }
+
+    async fn status(&self, address: &str) -> Result<HubStatus, HubError> {
+        let tls = dial(&self.connector().await?, address).await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(tls))
+            .await
+            .map_err(HubError::Closed)?;
+        let bearer = self.credentials.bearer().await;
+        let request = status_request(address, bearer.map_err(HubError::Credentials)?);
+        let asked = async {
+            let response = sender.send_request(request).await?;
+            let status = response.status();
+            Ok((status, response.into_body().collect().await?.to_bytes()))
+        };
+        // Without an upgrade, the connection needs nobody after the answer.
+        let (answer, _) = tokio::join!(asked, connection);
+        let (status, body) = answer.map_err(HubError::Closed)?;
+        if status.is_success() {
+            return serde_json::from_slice(&body).map_err(HubError::Unreadable);
+        }
+        let problem: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+        let detail = problem["detail"].as_str();
+        Err(HubError::Refused(
+            detail.map_or_else(|| status.to_string(), str::to_owned),
+        ))
     }
 
     /// Opens a stream to `authority`, `host:port`. Credentials that the hub refuses are got anew
@@ -120,15 +204,19 @@ impl Hub {
             .unwrap_or(Err(HubError::Slow))
     }
 
-    /// A TLS connection to the first address that answers.
-    async fn connect(&self) -> Result<tokio_rustls::client::TlsStream<TcpStream>, HubError> {
+    async fn connector(&self) -> Result<TlsConnector, HubError> {
         let mut config = client_config(&self.trust, None).map_err(HubError::Tls)?;
         config.client_auth_cert_resolver = self
             .credentials
             .certificate()
             .await
             .map_err(|e| HubError::Credentials(e.into()))?;
-        let connector = TlsConnector::from(Arc::new(config));
+        Ok(TlsConnector::from(Arc::new(config)))
+    }
+
+    /// A TLS connection to the first address that answers.
+    async fn connect(&self) -> Result<tokio_rustls::client::TlsStream<TcpStream>, HubError> {
+        let connector = self.connector().await?;
         let mut last = HubError::NoAddress;
         for address in &self.addresses {
             let connecting = timeout(CONNECT_TIMEOUT, dial(&connector, address));
@@ -138,6 +226,7 @@ impl Hub {
                 Err(_) => {
                     last = HubError::Silent {
                         address: address.clone(),
+                        seconds: CONNECT_TIMEOUT.as_secs(),
                     }
                 }
             }
@@ -171,10 +260,24 @@ fn connect_request(authority: &str, bearer: Option<HeaderValue>) -> Request<Empt
         *request.uri_mut() = uri;
     }
     if let Ok(host) = HeaderValue::from_str(authority) {
-        request.headers_mut().insert(http::header::HOST, host);
+        request.headers_mut().insert(HOST, host);
     }
     if let Some(bearer) = bearer {
         request.headers_mut().insert(PROXY_AUTHORIZATION, bearer);
+    }
+    request
+}
+
+fn status_request(address: &str, bearer: Option<HeaderValue>) -> Request<Empty<Bytes>> {
+    let mut request = Request::new(Empty::new());
+    *request.uri_mut() = http::Uri::from_static(STATUS_PATH);
+    let headers = request.headers_mut();
+    if let Ok(host) = HeaderValue::from_str(address) {
+        headers.insert(HOST, host);
+    }
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    if let Some(bearer) = bearer {
+        headers.insert(AUTHORIZATION, bearer);
     }
     request
 }

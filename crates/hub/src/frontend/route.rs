@@ -4,7 +4,7 @@ use http::{
     Method, Request, Uri,
     header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING},
 };
-use strait_types::{JOIN_PATH, PortChoice, Refusal, RefusalCode};
+use strait_types::{JOIN_PATH, PortChoice, Refusal, RefusalCode, STATUS_PATH};
 
 use crate::audit::Via;
 
@@ -13,6 +13,8 @@ use crate::audit::Via;
 pub(super) enum Route {
     /// An agent's request to join.
     Join,
+    /// A question how the hub is.
+    Status,
     /// A stream of bytes.
     Connect {
         /// To this host.
@@ -51,8 +53,10 @@ pub(super) fn route<B>(
         return absolute(uri).map_err(|refusal| (Via::ForwardProxy, refusal));
     }
     let host = by_host(request).map_err(|refusal| (Via::HttpsByHost, refusal))?;
-    if uri.path() == JOIN_PATH && !resolves(&host) {
-        return Ok(Route::Join);
+    match uri.path() {
+        JOIN_PATH if !resolves(&host) => return Ok(Route::Join),
+        STATUS_PATH if !resolves(&host) => return Ok(Route::Status),
+        _ => {}
     }
     // The port in `Host` is the hub's.
     Ok(Route::ByHost {
@@ -193,10 +197,16 @@ mod tests {
             of("POST", JOIN_PATH, Some("172.30.0.11:8443")),
             Ok(Route::Join)
         );
-        assert!(matches!(
-            of("POST", JOIN_PATH, Some("search.default.cluster1")),
-            Ok(Route::ByHost { .. })
-        ));
+        assert_eq!(
+            of("GET", STATUS_PATH, Some("172.30.0.11:8443")),
+            Ok(Route::Status)
+        );
+        for path in [JOIN_PATH, STATUS_PATH] {
+            assert!(matches!(
+                of("POST", path, Some("search.default.cluster1")),
+                Ok(Route::ByHost { .. })
+            ));
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use k8s_openapi::api::{
     authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
 };
 use kube::{Api, Client, api::PostParams};
-use strait_api::wire_names::{CONNECT_VERB, ENTRYPOINTS, PROXY_GROUP};
+use strait_api::wire_names::{CLUSTER_GROUP, CONNECT_VERB, ENTRYPOINTS, PROXY_GROUP};
 use strait_types::{ClusterName, Redacted};
 
 use super::answered;
@@ -60,8 +60,7 @@ impl KubeReviews {
     async fn review_access(
         &self,
         user: &User,
-        cluster: &ClusterName,
-        object: &str,
+        wanted: ResourceAttributes,
     ) -> Result<bool, Unanswered> {
         let review = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
@@ -69,14 +68,7 @@ impl KubeReviews {
                 uid: (!user.uid.is_empty()).then(|| user.uid.clone()),
                 groups: Some(user.groups.clone()),
                 extra: (!user.extra.is_empty()).then(|| user.extra.clone()),
-                resource_attributes: Some(ResourceAttributes {
-                    verb: Some(CONNECT_VERB.to_owned()),
-                    group: Some(PROXY_GROUP.to_owned()),
-                    resource: Some(ENTRYPOINTS.to_owned()),
-                    namespace: Some(cluster.to_string()),
-                    name: Some(object.to_owned()),
-                    ..ResourceAttributes::default()
-                }),
+                resource_attributes: Some(wanted),
                 ..SubjectAccessReviewSpec::default()
             },
             ..SubjectAccessReview::default()
@@ -103,7 +95,25 @@ impl Reviews for KubeReviews {
         cluster: &'a ClusterName,
         object: &'a str,
     ) -> BoxFuture<'a, Result<bool, Unanswered>> {
-        Box::pin(self.review_access(user, cluster, object))
+        let wanted = ResourceAttributes {
+            verb: Some(CONNECT_VERB.to_owned()),
+            group: Some(PROXY_GROUP.to_owned()),
+            resource: Some(ENTRYPOINTS.to_owned()),
+            namespace: Some(cluster.to_string()),
+            name: Some(object.to_owned()),
+            ..ResourceAttributes::default()
+        };
+        Box::pin(self.review_access(user, wanted))
+    }
+
+    fn may_list_members<'a>(&'a self, user: &'a User) -> BoxFuture<'a, Result<bool, Unanswered>> {
+        let wanted = ResourceAttributes {
+            verb: Some("list".to_owned()),
+            group: Some(CLUSTER_GROUP.to_owned()),
+            resource: Some("managedclusters".to_owned()),
+            ..ResourceAttributes::default()
+        };
+        Box::pin(self.review_access(user, wanted))
     }
 }
 

@@ -64,8 +64,11 @@ impl Agent {
         let tls = TlsConnector::from(Arc::new(config))
             .connect(name, tcp)
             .await?;
-        let (session, mut incoming, driver) =
-            Session::establish(tls, Side::Dialer, Config::default()).await?;
+        let config = Config {
+            software: "strait/9.9.9".into(),
+            ..Config::default()
+        };
+        let (session, mut incoming, driver) = Session::establish(tls, Side::Dialer, config).await?;
         let (sender, tables) = watch::channel(ExposureTable::default());
         let state = Arc::new(State {
             routes: Mutex::default(),

@@ -10,6 +10,7 @@ mod agent;
 mod answer;
 mod caller;
 mod service;
+mod status;
 mod world;
 
 mod audit_log;

@@ -391,6 +391,11 @@ impl Reviews for FakeReviews {
         let key = (user.name.clone(), object.to_owned());
         Box::pin(async move { self.ask(|rights| rights.allowed.contains(&key)) })
     }
+
+    fn may_list_members<'a>(&'a self, user: &'a User) -> BoxFuture<'a, Result<bool, Unanswered>> {
+        let key = (user.name.clone(), "managedclusters".to_owned());
+        Box::pin(async move { self.ask(|rights| rights.allowed.contains(&key)) })
+    }
 }
 
 // --- join tokens ---

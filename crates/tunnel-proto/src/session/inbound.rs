@@ -90,6 +90,7 @@ impl Session {
             version,
             features: 0,
             instance: hello.instance,
+            software: hello.software.clone(),
         };
         self.peer = Some(Peer {
             info: info.clone(),
