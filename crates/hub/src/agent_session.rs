@@ -1,6 +1,13 @@
 //! One connected agent.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -33,6 +40,8 @@ pub(crate) struct AgentSession {
     probe: Mutex<Option<Result<(), String>>>,
     table: Mutex<Table>,
     newest_table: watch::Sender<u64>,
+    /// Streams that the hub needs for itself and keeps open.
+    own_streams: AtomicUsize,
     certificate: Mutex<Certificate>,
 }
 
@@ -81,6 +90,7 @@ impl AgentSession {
             probe: Mutex::new(None),
             table: Mutex::default(),
             newest_table: watch::Sender::new(0),
+            own_streams: AtomicUsize::new(0),
             certificate: Mutex::new(Certificate { chain, not_after }),
         }
     }
@@ -117,7 +127,9 @@ impl AgentSession {
             carrier: "tls".to_owned(),
             since: self.since,
             rtt_micros: rtt.map(|rtt| u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)),
-            streams: stats.streams,
+            streams: stats
+                .streams
+                .saturating_sub(self.own_streams.load(Ordering::Relaxed)),
             bytes_from_agent: stats.bytes_in,
             bytes_to_agent: stats.bytes_out,
             draining: self.session.is_draining(),
@@ -172,15 +184,21 @@ impl AgentSession {
     }
 
     /// Sends the agent each new table, until the session drains or ends.
-    pub(crate) async fn send_tables(&self, mut inventory: watch::Receiver<Arc<Snapshot>>) {
+    pub(crate) async fn send_tables(&self, inventory: watch::Receiver<Arc<Snapshot>>) {
         let open = Open::target(Target::Table.to_string());
-        let (mut stream, _) = match Box::pin(self.open(open)).await {
+        let (stream, _) = match Box::pin(self.open(open)).await {
             Ok(opened) => opened,
             Err(NoStream::Refused(refusal) | NoStream::TryNext(refusal)) => {
                 tracing::warn!(%refusal, "the agent does not take the table of what is exposed");
                 return;
             }
         };
+        self.own_streams.fetch_add(1, Ordering::Relaxed);
+        self.keep_table(stream, inventory).await;
+        self.own_streams.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    async fn keep_table(&self, mut stream: Stream, mut inventory: watch::Receiver<Arc<Snapshot>>) {
         let mut newest = self.newest_table.subscribe();
         let mut sent = 0;
         loop {

@@ -40,7 +40,7 @@ pub struct SessionStatus {
     /// The shortest of the last round trips, in microseconds; absent before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_micros: Option<u64>,
-    /// Streams that are open, the hub's own among them.
+    /// Streams that are open, without the one by which the hub tells what is exposed.
     pub streams: usize,
     /// Bytes that came from the agent in all streams.
     pub bytes_from_agent: u64,
