@@ -6,8 +6,8 @@ use anyhow::Context;
 use clap::Args;
 use prometheus_client::registry::Registry;
 use strait_agent::{
-    Agent, AgentArgs, AgentConfig, ConfigMapStatus, Deps, DirectoryStore, IdentityStore,
-    KubeServices, LogStatus, SecretStore, StatusSink, Storage,
+    Agent, AgentArgs, AgentConfig, ConfigMapStatus, Deps, DirectoryStore, FileServices,
+    IdentityStore, KubeServices, LogStatus, SecretStore, StatusSink, Storage,
 };
 use strait_kube_kit::{ClientArgs, Connection};
 use strait_runtime::{LogArgs, Tasks, admin::Readiness, stop_signal};
@@ -33,11 +33,10 @@ impl AgentRole {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         self.log.init()?;
         let config = AgentConfig::try_from(self.agent).context("invalid configuration")?;
-        let connection = self.client.connect().await?;
         let meant = serde_json::to_string_pretty(&config)?;
         tracing::info!(config = %serde_json::to_string(&config)?, "starting");
         let tasks = Tasks::default();
-        let deps = deps(&config, &connection, &tasks);
+        let deps = deps(&config, &self.client, &tasks).await?;
         let (readiness, mut registry) = (Readiness::default(), Registry::default());
         let agent = Agent::new(config, deps, &readiness, &mut registry);
         let admin = self.admin.bind(readiness, registry, meant).await?;
@@ -48,7 +47,25 @@ impl AgentRole {
     }
 }
 
-fn deps(config: &AgentConfig, connection: &Connection, tasks: &Tasks) -> Deps {
+/// What the agent works with: a cluster, or files alone.
+async fn deps(config: &AgentConfig, client: &ClientArgs, tasks: &Tasks) -> anyhow::Result<Deps> {
+    if let (Some(services), Storage::Files { directory, token }) =
+        (&config.services, &config.storage)
+    {
+        let stop = tasks.stop().clone();
+        let (store, watching) = DirectoryStore::new(directory.clone(), token.clone(), stop);
+        tasks.spawn("files", |_| watching);
+        let services = FileServices::open(services.clone())?;
+        let following = Arc::clone(&services);
+        tasks.spawn("services", |stop| following.follow(stop));
+        return Ok(Deps {
+            store: Arc::new(store),
+            services,
+            status: Arc::new(LogStatus),
+            api_server: None,
+        });
+    }
+    let connection = client.connect().await?;
     let client = &connection.client;
     let (store, status): (Arc<dyn IdentityStore>, Arc<dyn StatusSink>) = match &config.storage {
         Storage::Secrets { namespace } => {
@@ -66,12 +83,12 @@ fn deps(config: &AgentConfig, connection: &Connection, tasks: &Tasks) -> Deps {
         }
     };
     let services = Arc::new(KubeServices::new(client.clone()));
-    Deps {
+    Ok(Deps {
         store,
         services,
         status,
-        api_server: api_server(connection),
-    }
+        api_server: Some(api_server(&connection)),
+    })
 }
 
 /// `host:port` of the API server.

@@ -1,17 +1,22 @@
 //! `strait hub`.
 
+use std::path::PathBuf;
+
 use anyhow::Context;
 use clap::Args;
 use prometheus_client::registry::Registry;
-use strait_hub::{Deps, Hub, HubArgs, HubConfig, kubernetes};
+use strait_hub::{Deps, Hub, HubArgs, HubConfig, files::Files, kubernetes};
 use strait_kube_kit::ClientArgs;
-use strait_runtime::{LogArgs, Tasks, admin::Readiness, stop_signal};
+use strait_runtime::{LogArgs, Tasks, admin::Readiness, clock, stop_signal};
 
 use crate::role::{AdminArgs, GRACE};
 
 /// Accepts members, and serves those who want to reach services of theirs
 #[derive(Debug, Args)]
 pub(crate) struct HubRole {
+    /// File with everything that a cluster would tell: the hub then runs without Kubernetes
+    #[arg(long, env = "STRAIT_HUB_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     hub: HubArgs,
     #[command(flatten)]
@@ -27,13 +32,27 @@ pub(crate) struct HubRole {
 impl HubRole {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         self.log.init()?;
-        let config = HubConfig::try_from(self.hub).context("invalid configuration")?;
-        let connection = self.client.connect().await?;
+        let flags = HubConfig::try_from(self.hub).context("invalid configuration")?;
+        let files = self
+            .config
+            .map(|path| Files::open(&path, clock::timestamp()));
+        let files = files.transpose()?;
+        let config = match &files {
+            Some(files) => files.config(flags),
+            None => flags,
+        };
         let meant = serde_json::to_string_pretty(&config)?;
         tracing::info!(config = %serde_json::to_string(&config)?, "starting");
         let tasks = Tasks::default();
-        let connecting = kubernetes::connect(&connection.client, &config, &tasks);
-        let Some(deps) = first_deps(&self.admin, &meant, connecting).await? else {
+        let deps = match files {
+            Some(files) => Some(files.connect(&config, &tasks).await?),
+            None => {
+                let connection = self.client.connect().await?;
+                let connecting = kubernetes::connect(&connection.client, &config, &tasks);
+                first_deps(&self.admin, &meant, connecting).await?
+            }
+        };
+        let Some(deps) = deps else {
             tasks.shutdown(GRACE).await;
             return Ok(());
         };

@@ -14,15 +14,21 @@ const METADATA: [IpAddr; 4] = [
 /// Why an address is not dialled, whatever any table says; `None` when it may be. `own` are the
 /// agent's pod's addresses.
 pub(crate) fn forbidden(address: IpAddr, own: &[IpAddr]) -> Option<&'static str> {
+    let plain_one = plain(address);
+    if own.iter().any(|own| plain(*own) == plain_one) {
+        return Some("it is the agent itself");
+    }
+    if plain_one.is_loopback() {
+        return Some("it is a loopback address");
+    }
+    forbidden_everywhere(address, own)
+}
+
+/// The same for addresses that the member's owner wrote down: the machine's own may be meant.
+pub(crate) fn forbidden_everywhere(address: IpAddr, _own: &[IpAddr]) -> Option<&'static str> {
     let address = plain(address);
     if METADATA.contains(&address) {
         return Some("it is a metadata service");
-    }
-    if own.iter().any(|own| plain(*own) == address) {
-        return Some("it is the agent itself");
-    }
-    if address.is_loopback() {
-        return Some("it is a loopback address");
     }
     if address.is_multicast() {
         return Some("it is a multicast address");

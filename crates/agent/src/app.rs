@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    address::forbidden,
+    address::{forbidden, forbidden_everywhere},
     config::AgentConfig,
     dial::{AddressPolicy, Dialer},
     identity::{Active, HubJoiner, IdentityStore, Keeper},
@@ -36,7 +36,7 @@ pub struct Deps {
     /// Takes the status.
     pub status: Arc<dyn StatusSink>,
     /// Where the member's API server listens, `host:port`; probes go there.
-    pub api_server: String,
+    pub api_server: Option<String>,
 }
 
 /// The agent, made and not yet running.
@@ -60,7 +60,12 @@ impl Agent {
         readiness: &Readiness,
         registry: &mut Registry,
     ) -> Self {
-        Self::with_policy(config, deps, readiness, registry, forbidden)
+        let policy = if deps.services.written_down() {
+            forbidden_everywhere
+        } else {
+            forbidden
+        };
+        Self::with_policy(config, deps, readiness, registry, policy)
     }
 
     pub(crate) fn with_policy(
@@ -77,7 +82,7 @@ impl Agent {
             policy,
         );
         let shared = Shared {
-            service: Service::new(dialer, &deps.api_server, Metrics::new(registry)),
+            service: Service::new(dialer, deps.api_server.as_deref(), Metrics::new(registry)),
             board: Board::new(),
             sessions: Sessions::default(),
             tasks: Tasks::default(),

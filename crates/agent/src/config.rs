@@ -36,6 +36,14 @@ pub struct AgentArgs {
         value_name = "FILE"
     )]
     token_file: Option<PathBuf>,
+    /// File with the Services and EndpointSlices of a member that is no cluster
+    #[arg(
+        long,
+        env = "STRAIT_SERVICES",
+        requires = "identity_dir",
+        value_name = "FILE"
+    )]
+    services: Option<PathBuf>,
     /// Addresses of the agent's pod, which are never dialled
     #[arg(
         long = "pod-ip",
@@ -63,6 +71,8 @@ pub struct AgentConfig {
     pub allow: Vec<AllowPattern>,
     /// Where identity and token are.
     pub storage: Storage,
+    /// Where Services are written down; otherwise the API server is asked.
+    pub services: Option<PathBuf>,
     /// Addresses that are the agent itself.
     pub own_addresses: Vec<IpAddr>,
     /// How long open streams get to finish at the end.
@@ -126,6 +136,7 @@ impl TryFrom<AgentArgs> for AgentConfig {
                     namespace: args.namespace,
                 },
             },
+            services: args.services,
             own_addresses: args.pod_ips,
             drain: Duration::from_secs(args.drain_seconds),
         })

@@ -27,5 +27,8 @@ pub use config::{AgentArgs, AgentConfig, ConfigError, Storage};
 pub use identity::{
     DirectoryStore, IdentityStore, Materials, SecretStore, StoreError, StoredIdentity,
 };
-pub use services::{Endpoint, KubeServices, LookupError, Service, ServicePort, Services};
+pub use services::{
+    Endpoint, FileServices, KubeServices, LookupError, Service, ServicePort, Services,
+    ServicesFileError,
+};
 pub use status::{ConfigMapStatus, LogStatus, StatusSink};

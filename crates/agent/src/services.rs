@@ -1,6 +1,7 @@
-//! The member's Services, as its API server tells them.
+//! The member's Services, as its API server or a file tells them.
 
 mod cache;
+mod files;
 mod kubernetes;
 
 use std::{fmt, net::IpAddr, sync::Arc};
@@ -9,7 +10,10 @@ use futures::future::BoxFuture;
 use thiserror::Error;
 
 pub(crate) use self::cache::Cache;
-pub use self::kubernetes::KubeServices;
+pub use self::{
+    files::{FileServices, ServicesFileError},
+    kubernetes::KubeServices,
+};
 
 /// A Service with its endpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,4 +66,10 @@ pub trait Services: fmt::Debug + Send + Sync + 'static {
         namespace: &'a str,
         service: &'a str,
     ) -> BoxFuture<'a, Result<Option<Service>, LookupError>>;
+
+    /// Whether the addresses were written down by the member's owner, who then means those of the
+    /// agent's own machine too.
+    fn written_down(&self) -> bool {
+        false
+    }
 }

@@ -25,7 +25,8 @@ const PROBE_TIME: Duration = Duration::from_secs(5);
 pub(crate) struct Service {
     dialer: Dialer,
     /// Where the member's API server listens, `host:port`.
-    api_server: Arc<str>,
+    /// Who answers probes; without one the agent itself does.
+    api_server: Option<Arc<str>>,
     metrics: Metrics,
 }
 
@@ -39,10 +40,10 @@ struct Asked {
 // === impl Service ===
 
 impl Service {
-    pub(crate) fn new(dialer: Dialer, api_server: &str, metrics: Metrics) -> Self {
+    pub(crate) fn new(dialer: Dialer, api_server: Option<&str>, metrics: Metrics) -> Self {
         Self {
             dialer,
-            api_server: api_server.into(),
+            api_server: api_server.map(Into::into),
             metrics,
         }
     }
@@ -146,9 +147,13 @@ impl Service {
         }
     }
 
-    /// Says whether the member's API server takes connections.
+    /// Says whether the member's API server takes connections; where there is none, that the agent
+    /// is there.
     async fn probe(self, request: Request) {
-        let server = &self.api_server;
+        let Some(server) = &self.api_server else {
+            drop(request.accept(""));
+            return;
+        };
         let refusal = match timeout(PROBE_TIME, TcpStream::connect(&**server)).await {
             Ok(Ok(_)) => {
                 if let Ok(mut stream) = request.accept("") {

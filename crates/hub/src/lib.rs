@@ -1,7 +1,7 @@
 //! The hub: accepts agents, and serves those who want to reach services of their clusters.
 //!
 //! [`Hub::bind`] takes a [`HubConfig`] and what the hub needs from outside ([`Deps`]), which
-//! [`kubernetes::connect`] takes from a cluster. Then [`Hub::run`] serves until it is told to stop.
+//! [`kubernetes::connect`] takes from a cluster and [`files::Files`] from files. Then [`Hub::run`] serves until it is told to stop.
 //!
 //! A request goes through: front end (what is asked for, and with which credential) → decisions
 //! (who is it) → snapshot (where does the name lead) → decisions (may they) → agent sessions (which
@@ -14,6 +14,7 @@ mod agent_sessions;
 mod agents;
 mod app;
 mod audit;
+mod authority;
 mod caller;
 mod callers_trust;
 mod certificate_watch;
@@ -22,12 +23,14 @@ mod credential;
 mod decisions;
 mod deps;
 mod file_report;
+pub mod files;
 mod frontend;
 mod headers;
 mod join;
 pub mod kubernetes;
 mod listener;
 mod live;
+mod material_files;
 mod member_report;
 mod member_writer;
 mod metrics;

@@ -60,6 +60,12 @@ impl FileWatch {
     /// # Errors
     /// When one cannot be read or is too long.
     pub async fn poll(&mut self) -> Result<Option<Vec<Vec<u8>>>, FileError> {
+        let (contents, hash) = self.contents().await?;
+        Ok((self.seen.replace(hash) != Some(hash)).then_some(contents))
+    }
+
+    /// The contents of all files and what stands for them.
+    async fn contents(&self) -> Result<(Vec<Vec<u8>>, [u8; 32]), FileError> {
         let mut contents = Vec::with_capacity(self.paths.len());
         let mut hash = Sha256::new();
         for path in &self.paths {
@@ -72,14 +78,23 @@ impl FileWatch {
             hash.update(&content);
             contents.push(content);
         }
-        let hash: [u8; 32] = hash.finalize().into();
-        if self.seen.replace(hash) == Some(hash) {
-            return Ok(None);
-        }
-        Ok(Some(contents))
+        Ok((contents, hash.finalize().into()))
     }
 
-    /// Reads the files and makes a value of them.
+    /// Reads the files and makes a value of them, whether they have changed or not.
+    ///
+    /// # Errors
+    /// When a file cannot be read or `parse` refuses the contents.
+    pub async fn load_now<T>(
+        &mut self,
+        parse: impl Fn(&[Vec<u8>]) -> Result<T, PkiError>,
+    ) -> Result<T, FileError> {
+        let (contents, hash) = self.contents().await?;
+        self.seen = Some(hash);
+        parse(&contents).map_err(|source| self.refused(source))
+    }
+
+    /// Reads the files and makes a value of them when any has changed since the last call.
     ///
     /// # Errors
     /// When a file cannot be read or `parse` refuses the contents.
@@ -90,17 +105,16 @@ impl FileWatch {
         let Some(contents) = self.poll().await? else {
             return Ok(None);
         };
-        parse(&contents)
-            .map(Some)
-            .map_err(|source| FileError::Content {
-                paths: self
-                    .paths
-                    .iter()
-                    .map(|p| p.display().to_string())
-                    .collect::<Vec<_>>()
-                    .join(", "),
-                source: Box::new(source),
-            })
+        let made = parse(&contents).map(Some);
+        made.map_err(|source| self.refused(source))
+    }
+
+    fn refused(&self, source: PkiError) -> FileError {
+        let paths: Vec<String> = self.paths.iter().map(|p| p.display().to_string()).collect();
+        FileError::Content {
+            paths: paths.join(", "),
+            source: Box::new(source),
+        }
     }
 }
 

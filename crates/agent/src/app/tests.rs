@@ -180,7 +180,7 @@ impl Member {
             store: Arc::new(store),
             services: Arc::new(World::new([("echo", echo)])),
             status: Arc::new(Statuses(told)),
-            api_server: "127.0.0.1:1".to_owned(),
+            api_server: Some("127.0.0.1:1".to_owned()),
         };
         let config = AgentConfig {
             allow: vec![AllowPattern::everything()],
@@ -188,6 +188,7 @@ impl Member {
                 directory: files,
                 token: Some(token),
             },
+            services: None,
             own_addresses: vec![],
             drain: PATIENCE,
         };

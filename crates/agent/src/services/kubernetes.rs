@@ -63,7 +63,8 @@ impl std::fmt::Debug for KubeServices {
     }
 }
 
-fn convert(service: &CoreService, slices: &[EndpointSlice]) -> Service {
+/// What both objects say about one Service.
+pub(super) fn convert(service: &CoreService, slices: &[EndpointSlice]) -> Service {
     let spec = service.spec.clone().unwrap_or_default();
     let mut endpoints: Vec<Endpoint> = slices.iter().flat_map(endpoints_of).collect();
     endpoints.sort_by(|a, b| (a.address, &a.ports).cmp(&(b.address, &b.ports)));

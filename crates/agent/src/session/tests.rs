@@ -156,7 +156,11 @@ async fn hub(port: u16) -> Hub {
     let allow = allow.map(|service| format!("default/{service}"));
     let allow: Vec<&str> = allow.iter().map(String::as_str).collect();
     let metrics = Metrics::new(&mut Registry::default());
-    let agent = Service::new(dialer(&allow, world), &format!("127.0.0.1:{port}"), metrics);
+    let agent = Service::new(
+        dialer(&allow, world),
+        Some(&format!("127.0.0.1:{port}")),
+        metrics,
+    );
     let (near, far) = duplex(64 << 10);
     let (theirs, ours) = tokio::join!(
         Session::establish(far, Side::Dialer, Config::default()),

@@ -1,0 +1,141 @@
+//! Callers with tokens that were written down, and their rights.
+
+use std::{io, path::PathBuf, sync::Arc};
+
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+use strait_api::wire_names::{CLUSTER_GROUP, CONNECT_VERB, ENTRYPOINTS, PROXY_GROUP};
+use strait_file_kit::{Ask, HubFile, Rights};
+use strait_types::{ClusterName, Redacted};
+
+use crate::{
+    User,
+    deps::{Reviews, Unanswered},
+};
+
+/// A group that everybody who is known belongs to.
+const AUTHENTICATED: &str = "system:authenticated";
+
+/// Who is known, and what they may do.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    /// SHA-256 of a token in lower-case hexadecimal, and whose it is.
+    callers: Vec<(Redacted, User)>,
+    rights: Rights,
+}
+
+/// Reviews by what was written down.
+#[derive(Debug)]
+pub(super) struct FileReviews {
+    known: Arc<Mutex<Known>>,
+}
+
+// === impl Known ===
+
+impl Known {
+    /// Reads the files of tokens that a hub's file names; the error comes with the path.
+    pub(super) fn read(file: &HubFile) -> Result<Self, (PathBuf, io::Error)> {
+        let mut callers = vec![];
+        for caller in &file.spec.callers {
+            let hash = match (&caller.token_sha256, &caller.token_file) {
+                (Some(hash), _) => hash.to_ascii_lowercase(),
+                (None, Some(path)) => {
+                    let token = std::fs::read_to_string(path);
+                    hash(token.map_err(|error| (path.clone(), error))?.trim())
+                }
+                (None, None) => continue,
+            };
+            let mut groups = caller.groups.clone();
+            groups.push(AUTHENTICATED.to_owned());
+            let user = User {
+                name: caller.user.clone(),
+                groups,
+                ..User::default()
+            };
+            callers.push((Redacted::new(hash), user));
+        }
+        Ok(Self {
+            callers,
+            rights: file.rights.clone(),
+        })
+    }
+
+    /// Every token is compared, in constant time.
+    fn who_is(&self, token: &Redacted) -> Option<User> {
+        let hash = Redacted::new(hash(token.reveal()));
+        let mut found = None;
+        for (known, user) in &self.callers {
+            if *known == hash {
+                found = Some(user);
+            }
+        }
+        found.cloned()
+    }
+}
+
+/// Rights are compared with the text that they were read from, beside this.
+impl PartialEq for Known {
+    fn eq(&self, other: &Self) -> bool {
+        self.callers == other.callers
+    }
+}
+
+impl Eq for Known {}
+
+fn hash(token: &str) -> String {
+    let digest = Sha256::digest(token.as_bytes());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+// === impl FileReviews ===
+
+impl FileReviews {
+    pub(super) fn new(known: Arc<Mutex<Known>>) -> Self {
+        Self { known }
+    }
+
+    fn allow(&self, user: &User, ask: &Ask<'_>) -> bool {
+        let known = self.known.lock();
+        known.rights.allow(&user.name, &user.groups, ask)
+    }
+}
+
+impl Reviews for FileReviews {
+    fn who_is<'a>(
+        &'a self,
+        token: &'a Redacted,
+    ) -> BoxFuture<'a, Result<Option<User>, Unanswered>> {
+        let user = self.known.lock().who_is(token);
+        Box::pin(async { Ok(user) })
+    }
+
+    fn may_connect<'a>(
+        &'a self,
+        user: &'a User,
+        cluster: &'a ClusterName,
+        object: &'a str,
+    ) -> BoxFuture<'a, Result<bool, Unanswered>> {
+        let ask = Ask {
+            verb: CONNECT_VERB,
+            group: PROXY_GROUP,
+            resource: ENTRYPOINTS,
+            namespace: Some(cluster.as_str()),
+            name: Some(object),
+        };
+        let allowed = self.allow(user, &ask);
+        Box::pin(async move { Ok(allowed) })
+    }
+
+    fn may_list_members<'a>(&'a self, user: &'a User) -> BoxFuture<'a, Result<bool, Unanswered>> {
+        let ask = Ask {
+            verb: "list",
+            group: CLUSTER_GROUP,
+            resource: "managedclusters",
+            namespace: None,
+            name: None,
+        };
+        let allowed = self.allow(user, &ask);
+        Box::pin(async move { Ok(allowed) })
+    }
+}
