@@ -3,6 +3,7 @@
 mod agent;
 mod controller;
 mod hub;
+mod quickstart;
 mod role;
 mod roles;
 

@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{agent::AgentRole, controller::ControllerRole, hub::HubRole};
+use crate::{
+    agent::AgentRole, controller::ControllerRole, hub::HubRole, quickstart::QuickstartRole,
+};
 
 /// A role that runs in a cluster.
 #[derive(Debug, Parser)]
@@ -19,10 +21,11 @@ enum Role {
     Hub(Box<HubRole>),
     Controller(Box<ControllerRole>),
     Agent(Box<AgentRole>),
+    Quickstart(Box<QuickstartRole>),
 }
 
 /// Names of the roles, as the first argument has them.
-const NAMES: [&str; 3] = ["hub", "controller", "agent"];
+const NAMES: [&str; 4] = ["hub", "controller", "agent", "quickstart"];
 
 /// Runs the role that the first argument names; `None` when it names none.
 pub(crate) async fn run() -> Option<ExitCode> {
@@ -34,6 +37,7 @@ pub(crate) async fn run() -> Option<ExitCode> {
         Role::Hub(role) => Box::pin(role.run()).await,
         Role::Controller(role) => Box::pin(role.run()).await,
         Role::Agent(role) => Box::pin(role.run()).await,
+        Role::Quickstart(role) => Box::pin(role.run()).await,
     };
     Some(match ended {
         Ok(()) => ExitCode::SUCCESS,

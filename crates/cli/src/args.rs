@@ -37,7 +37,7 @@ Examples:
   strait proxy                                           reach it: curl --proxy …
 
 The roles that run in clusters are `strait hub`, `strait controller` and `strait agent`; each
-takes --help.";
+takes --help. `strait quickstart` shows all of it in one process, without a cluster.";
 
 /// Flags that every verb takes.
 #[derive(Clone, Debug, Args)]

@@ -20,14 +20,9 @@ pub enum LogFormat {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Logging")]
 pub struct LogArgs {
-    /// What is logged: a level, or directives such as `info,strait_hub=debug`
-    #[arg(
-        long,
-        env = "STRAIT_LOG",
-        default_value = "info",
-        value_name = "FILTER"
-    )]
-    log: String,
+    /// What is logged: a level, or directives such as `info,strait_hub=debug` [default: info]
+    #[arg(long, env = "STRAIT_LOG", value_name = "FILTER")]
+    log: Option<String>,
     /// The form of log lines
     #[arg(
         long,
@@ -62,8 +57,17 @@ impl LogArgs {
     /// # Errors
     /// When the filter cannot be read, or when this was called before.
     pub fn init(&self) -> Result<(), LogError> {
-        let filter = EnvFilter::try_new(&self.log).map_err(|source| LogError::Filter {
-            filter: self.log.clone(),
+        self.init_or("info")
+    }
+
+    /// The same with another default filter.
+    ///
+    /// # Errors
+    /// As `init`.
+    pub fn init_or(&self, default: &str) -> Result<(), LogError> {
+        let filter = self.log.as_deref().unwrap_or(default);
+        let filter = EnvFilter::try_new(filter).map_err(|source| LogError::Filter {
+            filter: filter.to_owned(),
             source,
         })?;
         let lines = tracing_subscriber::fmt::layer()

@@ -27,8 +27,9 @@ pub(crate) enum TokenVerb {
 Examples:
   strait token create --cluster cluster1 -o token.yaml
   strait token create --cluster cluster1 --ttl 15m | ssh admin@cluster1 strait join --token-file -
+  strait token create --cluster vm1 --config /etc/strait/hub.yaml -o token.yaml
 
-Run it against the hub's cluster. Whoever has the file can join under this name, once, until it
+Run it against the hub's cluster, or with `--config` on the machine of a hub without one. Whoever has the file can join under this name, once, until it
 expires; the hub stores only a hash of the secret in it.")]
 pub(crate) struct TokenCreateArgs {
     /// The cluster that may join
@@ -43,6 +44,9 @@ pub(crate) struct TokenCreateArgs {
     /// Where the member reaches the hub; may be given more than once [default: as installed]
     #[arg(long = "hub", value_name = "HOST:PORT", value_parser = host_port)]
     pub(crate) hubs: Vec<String>,
+    /// The file that a hub without Kubernetes runs from
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 /// Arguments of `join`.
