@@ -4,6 +4,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use rustls_pki_types::ServerName;
+use strait_runtime::ReadAhead;
 use thiserror::Error;
 use tokio::{
     net::{TcpStream, lookup_host},
@@ -37,7 +38,7 @@ pub(crate) enum ConnectError {
 pub(crate) async fn connect(
     hub: &str,
     tls: Arc<ClientConfig>,
-) -> Result<TlsStream<TcpStream>, ConnectError> {
+) -> Result<TlsStream<ReadAhead<TcpStream>>, ConnectError> {
     let connecting = async {
         let name = server_name(hub)?;
         let addresses = resolve(hub).await?;
@@ -47,7 +48,9 @@ pub(crate) async fn connect(
         };
         let tcp = first_of(addresses).await.map_err(failed)?;
         tcp.set_nodelay(true).map_err(failed)?;
-        let handshake = TlsConnector::from(tls).connect(name, tcp).await;
+        let handshake = TlsConnector::from(tls)
+            .connect(name, ReadAhead::new(tcp))
+            .await;
         handshake.map_err(|source| ConnectError::Tls {
             hub: hub.to_owned(),
             source,

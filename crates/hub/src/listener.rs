@@ -5,7 +5,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use rustls::server::Acceptor;
 use socket2::{SockRef, TcpKeepalive};
 use strait_pki::{ALPN_SESSION, PkiError};
-use strait_runtime::Tasks;
+use strait_runtime::{ReadAhead, Tasks};
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
@@ -130,8 +130,11 @@ impl Doors {
     }
 
     /// Reads the ClientHello, then chooses by its application protocols who is asked for what.
-    async fn shake_hands(&self, tcp: TcpStream) -> Result<TlsStream<TcpStream>, HandshakeError> {
-        let acceptor = LazyConfigAcceptor::new(Acceptor::default(), tcp);
+    async fn shake_hands(
+        &self,
+        tcp: TcpStream,
+    ) -> Result<TlsStream<ReadAhead<TcpStream>>, HandshakeError> {
+        let acceptor = LazyConfigAcceptor::new(Acceptor::default(), ReadAhead::new(tcp));
         tokio::pin!(acceptor);
         let start = match acceptor.as_mut().await {
             Ok(start) => start,

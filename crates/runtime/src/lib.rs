@@ -4,11 +4,13 @@
 pub mod admin;
 mod backoff;
 pub mod clock;
+mod read_ahead;
 mod signal;
 mod tasks;
 mod telemetry;
 
 pub use backoff::Backoff;
+pub use read_ahead::ReadAhead;
 pub use signal::stop_signal;
 pub use tasks::Tasks;
 pub use telemetry::{LogArgs, LogError, LogFormat};

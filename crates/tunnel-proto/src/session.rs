@@ -52,8 +52,10 @@ pub struct Session {
     peer: Option<Peer>,
     /// Bytes to be sent, always whole frames but for the start of the first.
     out: BytesMut,
-    /// Streams whose slot is full, in the order of their turns. May name streams that are over.
+    /// Streams whose slot has bytes, each once, in the order of their turns. May name streams that are over.
     turns: VecDeque<StreamId>,
+    /// Bytes in the slots of all streams.
+    waiting: usize,
     events: VecDeque<Event>,
     bytes_in: u64,
     bytes_out: u64,
@@ -153,6 +155,7 @@ impl Session {
             peer: None,
             out: BytesMut::new(),
             turns: VecDeque::new(),
+            waiting: 0,
             events: VecDeque::new(),
             bytes_in: 0,
             bytes_out: 0,
@@ -424,6 +427,7 @@ impl Session {
         let Some(stream) = self.streams.remove(&id) else {
             return;
         };
+        self.waiting -= stream.slot.len();
         stream.window.close(&mut self.pool);
         if self.is_own(id) {
             self.own_open = self.own_open.saturating_sub(1);
@@ -458,6 +462,7 @@ impl Session {
         self.state = State::Over;
         self.streams.clear();
         self.turns.clear();
+        self.waiting = 0;
         self.events.push_back(Event::Closed(reason));
     }
 }

@@ -1,5 +1,7 @@
 //! One stream: open, half-closed, closed.
 
+use bytes::BytesMut;
+
 use crate::{
     config::Config,
     credit::{SendCredit, StreamWindow},
@@ -15,8 +17,8 @@ pub(crate) struct Stream {
     pub(crate) sending: Sending,
     /// What may still be sent. Bytes in `slot` are paid already.
     pub(crate) credit: SendCredit,
-    /// At most one frame's payload, waiting for its turn. Empty, and without memory, otherwise.
-    pub(crate) slot: Vec<u8>,
+    /// Bytes that wait for their turn. Empty, it has no memory.
+    pub(crate) slot: BytesMut,
     /// A write took nothing; tell when it would take something.
     pub(crate) wants_write: bool,
     pub(crate) window: StreamWindow,
@@ -56,7 +58,7 @@ impl Stream {
             phase,
             sending: Sending::Open,
             credit: SendCredit::new(peer_window),
-            slot: Vec::new(),
+            slot: BytesMut::new(),
             wants_write: false,
             window: StreamWindow::new(config.stream_window, config.stream_window_max),
             fin_received: false,
@@ -66,11 +68,12 @@ impl Stream {
         }
     }
 
-    /// How many bytes a write would take now.
-    pub(crate) fn room(&self) -> usize {
+    /// How many bytes a write would take now, when a slot may have so many.
+    pub(crate) fn room(&self, slot_limit: usize) -> usize {
         let open = self.sending == Sending::Open && self.phase != Phase::Offered;
-        if open && self.slot.is_empty() {
-            self.credit.available()
+        if open {
+            let room = slot_limit.saturating_sub(self.slot.len());
+            self.credit.available().min(room)
         } else {
             0
         }

@@ -152,7 +152,8 @@ fn frames_of_streams_take_turns() {
     world.deliver(ACCEPTOR, usize::MAX);
     let arrived = ids.map(|id| world.unread(ACCEPTOR, id));
     let (least, most) = (arrived.iter().min().unwrap(), arrived.iter().max().unwrap());
-    assert!(*least > 0 && most - least <= 2 * 16_384, "{arrived:?}");
+    // Who came first, when nothing waited, may be one batch of four frames ahead.
+    assert!(*least > 0 && most - least <= 6 * 16_384, "{arrived:?}");
 }
 
 #[test]

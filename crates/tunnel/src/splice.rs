@@ -1,6 +1,8 @@
 //! Joins a stream with a connection: copies both ways and keeps half-closes.
 
 use std::{
+    cell::RefCell,
+    collections::VecDeque,
     future::poll_fn,
     io,
     pin::Pin,
@@ -17,6 +19,9 @@ use crate::{
     end::{Lost, StreamReset},
     stream::Stream,
 };
+
+/// How many bytes are moved at a time: several frames.
+const STEP: usize = 64 << 10;
 
 /// How a splice went.
 #[derive(Debug)]
@@ -43,15 +48,16 @@ pub enum SpliceEnd {
 }
 
 /// Copies between a stream and a connection until both directions are finished or one breaks.
+/// While nothing moves, it holds no buffer.
 pub async fn splice<IO>(stream: Stream, io: IO) -> Spliced
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
     let (mut stream, mut io) = (stream, io);
-    let (mut up, mut down) = (Copy::default(), Copy::default());
+    let (mut up, mut down) = (Up::default(), Down::default());
     let end = poll_fn(|cx| {
         let sent = up.poll(cx, &mut io, &mut stream);
-        let received = down.poll(cx, &mut stream, &mut io);
+        let received = down.poll(cx, &stream, &mut io);
         match (sent, received) {
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Poll::Ready(SpliceEnd::Complete),
             (Poll::Ready(Err(error)), _) | (_, Poll::Ready(Err(error))) => {
@@ -76,70 +82,124 @@ pub async fn splice_tcp(stream: Stream, io: TcpStream) -> Spliced {
     splice(stream, io).await
 }
 
+thread_local! {
+    /// Where bytes of connections arrive. One for each thread: a connection that waits holds none.
+    static ARRIVALS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// From the connection into the stream.
 #[derive(Default)]
-struct Copy {
-    buffer: Vec<u8>,
-    done: usize,
+struct Up {
+    /// What arrived and the stream did not take yet.
+    left: Vec<u8>,
+    written: usize,
     eof: bool,
     shut: bool,
     total: u64,
 }
 
-// === impl Copy ===
+// === impl Up ===
 
-impl Copy {
+impl Up {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        from: &mut (impl AsyncRead + Unpin),
-        to: &mut (impl AsyncWrite + Unpin),
+        io: &mut (impl AsyncRead + Unpin),
+        stream: &mut Stream,
     ) -> Poll<io::Result<()>> {
         while !self.shut {
-            if self.done < self.buffer.len() {
-                let rest = self.buffer.get(self.done..).unwrap_or_default();
-                let written = ready!(Pin::new(&mut *to).poll_write(cx, rest))?;
+            if self.written < self.left.len() {
+                let rest = self.left.get(self.written..).unwrap_or_default();
+                let taken = ready!(Pin::new(&mut *stream).poll_write(cx, rest))?;
+                self.written += taken;
+                self.total += count(taken);
+            } else if self.eof {
+                ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
+                self.shut = true;
+            } else {
+                self.left = Vec::new();
+                self.written = 0;
+                let moved = ARRIVALS.with_borrow_mut(|arrivals| {
+                    arrivals.resize(STEP, 0);
+                    let mut read = ReadBuf::new(arrivals);
+                    ready!(Pin::new(&mut *io).poll_read(cx, &mut read))?;
+                    Poll::Ready(self.pass_on(cx, read.filled(), stream))
+                });
+                ready!(moved)?;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Gives the stream what it takes at once and keeps the rest.
+    fn pass_on(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+        stream: &mut Stream,
+    ) -> io::Result<()> {
+        self.eof = bytes.is_empty();
+        if self.eof {
+            return Ok(());
+        }
+        let taken = match Pin::new(&mut *stream).poll_write(cx, bytes) {
+            Poll::Ready(taken) => taken?,
+            Poll::Pending => 0,
+        };
+        self.total += count(taken);
+        self.left = bytes.get(taken..).unwrap_or_default().to_vec();
+        Ok(())
+    }
+}
+
+/// From the stream into the connection.
+#[derive(Default)]
+struct Down {
+    /// What was taken from the stream and the connection did not take yet.
+    left: VecDeque<u8>,
+    eof: bool,
+    shut: bool,
+    total: u64,
+}
+
+// === impl Down ===
+
+impl Down {
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &Stream,
+        io: &mut (impl AsyncWrite + Unpin),
+    ) -> Poll<io::Result<()>> {
+        while !self.shut {
+            let (first, _) = self.left.as_slices();
+            if !first.is_empty() {
+                let written = ready!(Pin::new(&mut *io).poll_write(cx, first))?;
                 if written == 0 {
                     return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
                 }
-                self.done += written;
-                self.total += u64::try_from(written).unwrap_or(u64::MAX);
+                self.left.drain(..written);
+                self.total += count(written);
             } else if self.eof {
-                ready!(Pin::new(&mut *to).poll_shutdown(cx))?;
+                ready!(Pin::new(&mut *io).poll_shutdown(cx))?;
                 self.shut = true;
             } else {
-                self.buffer.resize(16 << 10, 0);
-                let mut read = ReadBuf::new(&mut self.buffer);
-                let poll = Pin::new(&mut *from).poll_read(cx, &mut read);
-                let len = read.filled().len();
-                self.buffer.truncate(len);
-                self.done = 0;
-                if poll.is_pending() {
-                    self.buffer.clear();
-                    return Pin::new(&mut *to)
-                        .poll_flush(cx)
-                        .map_ok(|()| ())
-                        .and_pending();
-                }
-                ready!(poll)?;
-                self.eof = len == 0;
+                self.left = VecDeque::new();
+                let Poll::Ready(taken) = stream.poll_take(cx, STEP) else {
+                    // A flush that is done does not end the copy.
+                    ready!(Pin::new(&mut *io).poll_flush(cx))?;
+                    return Poll::Pending;
+                };
+                self.left = taken?;
+                self.eof = self.left.is_empty();
             }
         }
         Poll::Ready(Ok(()))
     }
 }
 
-trait AndPending {
-    fn and_pending(self) -> Self;
-}
-
-impl AndPending for Poll<io::Result<()>> {
-    /// A flush that is done does not end the copy.
-    fn and_pending(self) -> Self {
-        match self {
-            Self::Ready(Ok(())) => Self::Pending,
-            other => other,
-        }
-    }
+fn count(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 // === impl SpliceEnd ===

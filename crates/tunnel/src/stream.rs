@@ -1,6 +1,7 @@
 //! One stream: reads and writes like a TCP connection.
 
 use std::{
+    collections::VecDeque,
     io,
     pin::Pin,
     sync::Arc,
@@ -55,6 +56,23 @@ impl Stream {
         }
     }
 
+    /// Takes what arrived, at most so many bytes; none once the peer has finished. What is taken
+    /// moves without being copied when it is everything.
+    pub(crate) fn poll_take(
+        &self,
+        cx: &mut Context<'_>,
+        most: usize,
+    ) -> Poll<io::Result<VecDeque<u8>>> {
+        let mut taken = VecDeque::new();
+        let polled = self.poll(|state, id| {
+            poll_arrived(state, id, cx, |entry| {
+                taken = entry.take_all(most);
+                taken.len()
+            })
+        });
+        polled.map_ok(|()| taken)
+    }
+
     fn poll<R>(&self, step: impl FnOnce(&mut State, StreamId) -> Poll<R>) -> Poll<R> {
         self.shared.with(|state| step(state, self.id))
     }
@@ -66,26 +84,7 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.poll(|state, id| {
-            let Some(entry) = state.entries.get_mut(&id) else {
-                return Poll::Ready(Err(gone(state)));
-            };
-            if !entry.queue.is_empty() {
-                let taken = entry.take(buf);
-                state.proto.read(now(), id, taken);
-                return Poll::Ready(Ok(()));
-            }
-            if entry.fin {
-                entry.read_to_end = true;
-                state.proto.end_read(id);
-                return Poll::Ready(Ok(()));
-            }
-            if entry.end.is_some() || state.end.is_some() {
-                return Poll::Ready(Err(gone_with(state, id)));
-            }
-            entry.reader = Some(cx.waker().clone());
-            Poll::Pending
-        })
+        self.poll(|state, id| poll_arrived(state, id, cx, |entry| entry.take(buf)))
     }
 }
 
@@ -140,6 +139,34 @@ impl Drop for Stream {
     }
 }
 
+/// Lets `take` take of what arrived, and gives the peer credit for it. Ready without having asked
+/// `take` once everything was taken and the peer has finished.
+fn poll_arrived(
+    state: &mut State,
+    id: StreamId,
+    cx: &mut Context<'_>,
+    take: impl FnOnce(&mut Entry) -> usize,
+) -> Poll<io::Result<()>> {
+    let Some(entry) = state.entries.get_mut(&id) else {
+        return Poll::Ready(Err(gone(state)));
+    };
+    if !entry.queue.is_empty() {
+        let taken = take(entry);
+        state.proto.read(now(), id, taken);
+        return Poll::Ready(Ok(()));
+    }
+    if entry.fin {
+        entry.read_to_end = true;
+        state.proto.end_read(id);
+        return Poll::Ready(Ok(()));
+    }
+    if entry.end.is_some() || state.end.is_some() {
+        return Poll::Ready(Err(gone_with(state, id)));
+    }
+    entry.reader = Some(cx.waker().clone());
+    Poll::Pending
+}
+
 // === impl Resetter ===
 
 impl Resetter {
@@ -153,6 +180,18 @@ impl Resetter {
 // === impl Entry ===
 
 impl Entry {
+    /// Gives the whole queue away, or the first bytes of one that is longer than that.
+    fn take_all(&mut self, most: usize) -> VecDeque<u8> {
+        if self.queue.len() <= most {
+            return std::mem::take(&mut self.queue);
+        }
+        let mut first = vec![0; most];
+        let mut read = ReadBuf::new(&mut first);
+        let taken = self.take(&mut read);
+        first.truncate(taken);
+        first.into()
+    }
+
     /// Moves what was queued to the reader; a queue that is empty has no memory.
     fn take(&mut self, buf: &mut ReadBuf<'_>) -> usize {
         let (first, second) = self.queue.as_slices();
@@ -164,7 +203,7 @@ impl Entry {
         }
         self.queue.drain(..taken);
         if self.queue.is_empty() {
-            self.queue = std::collections::VecDeque::new();
+            self.queue = VecDeque::new();
         }
         taken
     }

@@ -1,6 +1,6 @@
 //! What a session sends: bytes of streams, frame by frame and by turns.
 
-use bytes::Buf;
+use bytes::{Buf, BytesMut};
 
 use super::{Session, State, WriteError};
 use crate::{
@@ -10,48 +10,76 @@ use crate::{
     stream::{Phase, Sending},
 };
 
+/// How many bytes are made ready for the carrier at a time, so that it is asked once for several
+/// frames. More would make what is urgent wait.
+const BATCH: usize = 4 * MAX_FRAME;
+/// How many bytes of one stream may wait for their turn.
+const SLOT: usize = 4 * MAX_FRAME;
+/// How many bytes of all streams may wait for their turn, before each may have one frame only.
+const WAITING: usize = 16 << 20;
+
 impl Session {
-    /// Takes bytes of a stream, at most one frame's worth; returns how many. When it takes none,
+    /// Takes bytes of a stream, as many as have room; returns how many. When it takes none,
     /// [`Event::Writable`] tells when it takes some.
     ///
-    /// As long as nothing waits for the carrier the bytes become a frame at once. Otherwise they
-    /// wait in the stream's slot for its turn.
+    /// As long as little waits for the carrier the bytes become frames at once. Otherwise they
+    /// wait in the stream's slot for their turn.
     ///
     /// # Errors
     ///
     /// The stream is over, or this side finished it.
     pub fn write(&mut self, id: StreamId, bytes: &[u8]) -> Result<usize, WriteError> {
+        let mut taken = 0;
+        loop {
+            let rest = bytes.get(taken..).unwrap_or_default();
+            let (len, framed) = self.write_some(id, rest)?;
+            taken += len;
+            if !framed || taken == bytes.len() {
+                return Ok(taken);
+            }
+        }
+    }
+
+    /// Takes a frame's worth of bytes, or what goes into the slot. Returns how many, and whether
+    /// they became a frame.
+    fn write_some(&mut self, id: StreamId, bytes: &[u8]) -> Result<(usize, bool), WriteError> {
         let max = self.max_payload();
-        let clear = self.is_clear();
+        let credit = self.credit.available();
+        let at_once = self.is_clear() && credit > 0;
+        let slot_limit = if self.waiting < WAITING { SLOT } else { max };
         let Some(stream) = self.streams.get_mut(&id) else {
             return Err(WriteError::Gone);
         };
         if stream.sending != Sending::Open {
             return Err(WriteError::Finished);
         }
-        let wanted = bytes.len().min(max);
-        let mut len = wanted.min(stream.room());
-        if clear && self.credit.available() > 0 {
-            len = len.min(self.credit.available());
-        }
-        stream.wants_write = len == 0 && wanted > 0;
+        let most = if at_once {
+            max.min(credit)
+        } else {
+            bytes.len()
+        };
+        let len = bytes.len().min(most).min(stream.room(slot_limit));
+        stream.wants_write = len == 0 && !bytes.is_empty();
         let payload = bytes.get(..len).unwrap_or_default();
         if payload.is_empty() {
-            return Ok(0);
+            return Ok((0, false));
         }
         stream.credit.spend(len);
         self.bytes_out += count(len);
-        if clear && self.credit.available() > 0 {
+        if at_once {
             self.credit.spend(len);
             self.put(&Frame::Data {
                 stream: id,
                 payload,
             });
         } else {
+            if stream.slot.is_empty() {
+                self.turns.push_back(id);
+            }
             stream.slot.extend_from_slice(payload);
-            self.turns.push_back(id);
+            self.waiting += len;
         }
-        Ok(len)
+        Ok((len, at_once))
     }
 
     /// Finishes this side's direction: the peer gets everything written before, then the end.
@@ -74,7 +102,7 @@ impl Session {
     /// The bytes to send next; empty when there are none. Frames of the session come before those
     /// of streams, which take turns.
     pub fn poll_transmit(&mut self) -> &[u8] {
-        while self.out.len() < MAX_FRAME && self.take_turn() {}
+        while self.out.len() < BATCH && self.take_turn() {}
         &self.out
     }
 
@@ -83,9 +111,9 @@ impl Session {
         self.out.advance(bytes.min(self.out.len()));
     }
 
-    /// Whether nothing waits for the carrier, save less than a frame.
+    /// Whether nothing waits for the carrier, save less than a batch.
     pub(super) fn is_clear(&self) -> bool {
-        self.turns.is_empty() && self.out.len() < MAX_FRAME && self.state != State::Over
+        self.turns.is_empty() && self.out.len() < BATCH && self.state != State::Over
     }
 
     /// Makes a frame of the slot whose turn it is. `false` when there is none, or no credit.
@@ -98,16 +126,21 @@ impl Session {
             return false;
         }
         self.turns.pop_front();
+        let max = self.max_payload();
         let Some(stream) = self.streams.get_mut(&id) else {
             return true;
         };
-        let mut payload = std::mem::take(&mut stream.slot);
-        if payload.len() > credit {
-            stream.slot = payload.split_off(credit);
-            self.turns.push_front(id);
+        let len = stream.slot.len().min(max).min(credit);
+        let payload = stream.slot.split_to(len);
+        if stream.slot.is_empty() {
+            // Without bytes it has no memory.
+            stream.slot = BytesMut::new();
+        } else {
+            self.turns.push_back(id);
         }
-        self.credit.spend(payload.len());
-        self.out.reserve(HEADER_LEN + payload.len());
+        self.waiting -= len;
+        self.credit.spend(len);
+        self.out.reserve(HEADER_LEN + len);
         self.put(&Frame::Data {
             stream: id,
             payload: &payload,
@@ -117,17 +150,14 @@ impl Session {
     }
 
     fn after_turn(&mut self, id: StreamId) {
-        let Some(stream) = self
-            .streams
-            .get_mut(&id)
-            .filter(|stream| stream.slot.is_empty())
-        else {
+        let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
         match stream.sending {
-            Sending::Open => self.tell_writable(id),
-            Sending::Finishing => self.send_fin(id),
-            Sending::Finished => {}
+            // A writer is woken for half a slot, not for every frame.
+            Sending::Open if stream.slot.len() <= SLOT / 2 => self.tell_writable(id),
+            Sending::Finishing if stream.slot.is_empty() => self.send_fin(id),
+            Sending::Open | Sending::Finishing | Sending::Finished => {}
         }
     }
 
@@ -135,7 +165,7 @@ impl Session {
     pub(super) fn tell_writable(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(&id)
             && stream.wants_write
-            && stream.room() > 0
+            && stream.room(SLOT) > 0
         {
             stream.wants_write = false;
             self.events.push_back(Event::Writable(id));
