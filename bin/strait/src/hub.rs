@@ -38,7 +38,7 @@ impl HubRole {
             .map(|path| Files::open(&path, clock::timestamp()));
         let files = files.transpose()?;
         let config = match &files {
-            Some(files) => files.config(flags),
+            Some(files) => files.config(flags).context("invalid configuration")?,
             None => flags,
         };
         let meant = serde_json::to_string_pretty(&config)?;

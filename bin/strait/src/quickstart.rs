@@ -113,7 +113,7 @@ async fn start_hub(
     let path = directory.join("hub.yaml");
     write(&path, &hub_file(listen))?;
     let files = Files::open(&path, clock::timestamp())?;
-    let config = files.config(HubConfig::new(listen));
+    let config = files.config(HubConfig::new(listen))?;
     let deps = files.connect(&config, tasks).await?;
     let bundle = deps.material.hub_bundle.get();
     write(&directory.join("hub-ca.pem"), &bundle)?;

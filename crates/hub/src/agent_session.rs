@@ -26,6 +26,21 @@ use tokio::sync::watch;
 
 use crate::{audit::clean, join::Joins, select::Candidate, snapshot::Snapshot};
 
+/// What an agent may say no with. Other codes are about callers and the hub, of which it knows
+/// nothing.
+const AGENTS_CODES: [RefusalCode; 9] = [
+    RefusalCode::EntrypointNotFound,
+    RefusalCode::PortNotExposed,
+    RefusalCode::ServiceNotFound,
+    RefusalCode::AgentRefused,
+    RefusalCode::NoEndpoints,
+    RefusalCode::ConnectionRefused,
+    RefusalCode::DialTimeout,
+    RefusalCode::DialFailed,
+    RefusalCode::Unavailable,
+];
+/// The shortest time between two renewals in one session.
+const RENEWAL_PAUSE: Duration = Duration::from_secs(1);
 /// How long an agent may take to send the request of a renewal and to read the answer.
 const RENEWAL_TIME: Duration = Duration::from_secs(30);
 
@@ -189,7 +204,7 @@ impl AgentSession {
         let (stream, _) = match Box::pin(self.open(open)).await {
             Ok(opened) => opened,
             Err(NoStream::Refused(refusal) | NoStream::TryNext(refusal)) => {
-                tracing::warn!(%refusal, "the agent does not take the table of what is exposed");
+                self.give_up(&format!("the agent takes no table: {refusal}"));
                 return;
             }
         };
@@ -209,7 +224,7 @@ impl AgentSession {
                 sent = table.generation;
                 let written = write_value(&mut stream, &table, ExposureTable::MAX_BYTES).await;
                 if let Err(error) = written {
-                    tracing::debug!(%error, "the table could not be sent");
+                    self.give_up(&format!("the table could not be sent: {error}"));
                     return;
                 }
                 tracing::debug!(
@@ -228,11 +243,25 @@ impl AgentSession {
         }
     }
 
+    /// Ends a session that cannot be told any more what is exposed: the agent would refuse what it
+    /// does not know. It comes back with another one.
+    fn give_up(&self, why: &str) {
+        if !self.session.is_draining() {
+            let cluster = &self.name.cluster;
+            tracing::warn!(%cluster, source = %self.source, why, "session given up");
+            self.session.close(CloseReason::new(CloseCode::Normal, why));
+        }
+    }
+
     /// Answers what the agent asks for, until the session ends. Agents may renew their certificate
     /// and nothing else.
     pub(crate) async fn answer(&self, mut incoming: Incoming, joins: &Joins) {
+        let mut earliest = tokio::time::Instant::now();
         while let Some(request) = incoming.next().await {
             if request.open().target.parse() == Ok(Target::Renew) {
+                // One after another, and not without end: each costs a signature.
+                tokio::time::sleep_until(earliest).await;
+                earliest = tokio::time::Instant::now() + RENEWAL_PAUSE;
                 let renewal = Box::pin(self.renew(request, joins));
                 if tokio::time::timeout(RENEWAL_TIME, renewal).await.is_err() {
                     tracing::warn!("the agent did not finish its renewal in time");
@@ -340,7 +369,9 @@ fn no_stream(cluster: &ClusterName, error: OpenError) -> NoStream {
             NoStream::TryNext(refusal(RefusalCode::Overloaded, message))
         }
         OpenError::Rejected { code, text } => {
-            let code = RefusalCode::from_wire(code).unwrap_or(RefusalCode::AgentRefused);
+            let code = RefusalCode::from_wire(code)
+                .filter(|code| AGENTS_CODES.contains(code))
+                .unwrap_or(RefusalCode::AgentRefused);
             NoStream::Refused(refusal(code, clean(&text)))
         }
         // Whoever dials twice has at worst connected for nothing: no byte of the caller was sent.

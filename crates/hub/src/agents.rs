@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent_session::AgentSession, agent_sessions::AgentSessions, config::Times, join::Joins,
-    snapshot::Snapshot,
+    slots::Slot, snapshot::Snapshot,
 };
 
 /// What every agent's connection needs.
@@ -28,17 +28,22 @@ pub(crate) struct Agents {
     pub(crate) tasks: Tasks,
 }
 
+/// An agent's connection after its handshake.
+pub(crate) struct Arrival {
+    pub(crate) source: SocketAddr,
+    /// Its certificate, verified, leaf first.
+    pub(crate) chain: Vec<CertificateDer<'static>>,
+    /// Its place among the handshakes, kept until the session is counted.
+    pub(crate) place: Slot,
+}
+
 // === impl Agents ===
 
 impl Agents {
-    /// Serves one agent until its session ends. The handshake has verified `chain`.
-    pub(crate) async fn serve(
-        self: &Arc<Self>,
-        carrier: impl Carrier,
-        source: SocketAddr,
-        chain: Vec<CertificateDer<'static>>,
-    ) {
-        let Some(leaf) = chain.first() else {
+    /// Serves one agent until its session ends.
+    pub(crate) async fn serve(self: &Arc<Self>, carrier: impl Carrier, arrival: Arrival) {
+        let source = arrival.source;
+        let Some(leaf) = arrival.chain.first() else {
             return;
         };
         let name = match peer_agent(leaf, &self.trust_domain) {
@@ -64,20 +69,24 @@ impl Agents {
         self.tasks.spawn_one(async move {
             driver.run().await;
         });
-        self.attend(name, source, chain, validity.not_after, session, incoming)
+        self.attend(name, arrival, validity.not_after, session, incoming)
             .await;
     }
 
     async fn attend(
         self: &Arc<Self>,
         name: AgentName,
-        source: SocketAddr,
-        chain: Vec<CertificateDer<'static>>,
+        arrival: Arrival,
         not_after: jiff::Timestamp,
         session: Session,
         incoming: strait_tunnel::Incoming,
     ) {
         let cluster = &name.cluster;
+        let Arrival {
+            source,
+            chain,
+            place,
+        } = arrival;
         if let Some(objection) = self.admit(&name).await {
             tracing::warn!(%cluster, %source, objection, "agent turned away");
             session.close(CloseReason::new(CloseCode::Revoked, objection));
@@ -88,6 +97,8 @@ impl Agents {
             let session = session.clone();
             AgentSession::new(generation, name.clone(), source, session, chain, not_after)
         });
+        // From here on it counts among the sessions of its cluster.
+        drop(place);
         let Some((agent, registration)) = registered else {
             tracing::warn!(%cluster, %source, "the cluster has too many sessions");
             session.close(CloseReason::new(

@@ -232,6 +232,7 @@ impl Parts {
             upstream: Upstream::new(roots, times.upstream_tls),
             joins: Arc::clone(&self.joins),
             metrics: self.metrics.clone(),
+            own_names: self.config.own_names(),
             name: self.config.name.clone(),
             limits: self.config.limits,
             times,

@@ -108,8 +108,9 @@ impl AuditLine {
     fn write(&mut self, code: &'static str, bytes: Bytes, end: &str) {
         self.written = true;
         let duration = clock::now().saturating_duration_since(self.started);
+        let lasted = self.allowed.then_some(duration);
         self.metrics
-            .finished(self.via.as_str(), code, bytes, duration);
+            .finished(self.via.as_str(), code, bytes, lasted);
         tracing::info!(
             target: "strait::audit",
             caller = self.caller,

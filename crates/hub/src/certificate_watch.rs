@@ -36,9 +36,7 @@ impl CertificateWatch {
                 _ = every.tick() => {}
             }
             self.measure();
-            if self.has_files
-                && let Err(error) = self.notices.files(&self.report()).await
-            {
+            if let Err(error) = self.notices.files(&self.report()).await {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
                 tracing::warn!(%error, cause, "the state of the certificate files was not written");
             }
@@ -76,6 +74,9 @@ impl CertificateWatch {
             .into_iter()
             .filter_map(|(flag, problem)| Some(format!("{flag}: {}", problem?)))
             .collect();
-        FileReport { problems }
+        FileReport {
+            given: self.has_files,
+            problems,
+        }
     }
 }

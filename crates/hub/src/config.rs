@@ -205,7 +205,7 @@ pub enum InvalidHubConfig {
     #[error("--agent-certificate-lifetime must be between 10 s and 10 years")]
     AgentValidity,
     /// An address has no port.
-    #[error("--address `{0}` is not of the form `host:port`")]
+    #[error("the address `{0}` is not of the form `host:port`")]
     Address(String),
 }
 
@@ -228,6 +228,18 @@ impl HubConfig {
             limits: Limits::default(),
             times: Times::default(),
         }
+    }
+
+    /// The same, its domain as it is compared.
+    ///
+    /// # Errors
+    /// Names an address that is none.
+    pub fn checked(mut self) -> Result<Self, InvalidHubConfig> {
+        if let Some(wrong) = self.addresses.iter().find(|a| split_address(a).is_none()) {
+            return Err(InvalidHubConfig::Address(wrong.clone()));
+        }
+        self.domain = self.domain.trim_matches('.').to_ascii_lowercase();
+        Ok(self)
     }
 
     /// The host names and addresses under which the hub itself is reached, for its certificate.
@@ -258,9 +270,6 @@ impl TryFrom<HubArgs> for HubConfig {
     type Error = InvalidHubConfig;
 
     fn try_from(args: HubArgs) -> Result<Self, InvalidHubConfig> {
-        if let Some(wrong) = args.addresses.iter().find(|a| split_address(a).is_none()) {
-            return Err(InvalidHubConfig::Address(wrong.clone()));
-        }
         let defaults = Self::new(args.listen);
         let agent_validity = args
             .agent_certificate_lifetime
@@ -268,10 +277,10 @@ impl TryFrom<HubArgs> for HubConfig {
         if !(MIN_AGENT_VALIDITY..=MAX_AGENT_VALIDITY).contains(&agent_validity) {
             return Err(InvalidHubConfig::AgentValidity);
         }
-        Ok(Self {
+        let config = Self {
             name: args.pod_name,
             addresses: args.addresses,
-            domain: args.domain.trim_matches('.').to_ascii_lowercase(),
+            domain: args.domain,
             trust_domain: args
                 .trust_domain
                 .parse()
@@ -291,7 +300,8 @@ impl TryFrom<HubArgs> for HubConfig {
                 ..defaults.times
             },
             ..defaults
-        })
+        };
+        config.checked()
     }
 }
 

@@ -204,7 +204,8 @@ fn nobody(credential: &Credential) -> Refusal {
 
 fn unavailable(error: &Arc<Unanswered>) -> Refusal {
     let cause = error.source().map(ToString::to_string).unwrap_or_default();
-    tracing::warn!(error = %error, cause, "a caller could not be reviewed");
+    // Everybody can cause this, so it is counted by its code and told to those who look closely.
+    tracing::debug!(error = %error, cause, "a caller could not be reviewed");
     Refusal::new(
         RefusalCode::Unavailable,
         "the hub cannot check callers at the moment",

@@ -6,6 +6,8 @@ use strait_api::{Condition, ConditionStatus, set_condition, wire_names::CERTIFIC
 /// How the hub's certificate files are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileReport {
+    /// Whether the hub was given files at all; without them there is nothing to say.
+    pub given: bool,
     /// What is wrong, a sentence each; empty when nothing is.
     pub problems: Vec<String>,
 }
@@ -22,6 +24,11 @@ impl FileReport {
         generation: Option<i64>,
         now: Timestamp,
     ) -> Option<Vec<Condition>> {
+        if !self.given {
+            let mut others = existing.to_vec();
+            others.retain(|condition| condition.r#type != CERTIFICATE_FILES_VALID);
+            return (others.len() < existing.len()).then_some(others);
+        }
         let (status, reason, message) = if self.problems.is_empty() {
             let message = "The hub uses its certificate files as they are".to_owned();
             (ConditionStatus::True, "Valid", message)
@@ -47,6 +54,7 @@ mod tests {
         let now = Timestamp::UNIX_EPOCH;
         let other = Condition::new("Other", ConditionStatus::True, "Fine", "", now);
         let broken = FileReport {
+            given: true,
             problems: vec!["--tls-cert /tls/tls.crt: the PEM text is wrong".to_owned()],
         };
         let told = broken.conditions(&[other], Some(1), now).unwrap();
@@ -54,7 +62,14 @@ mod tests {
         assert_eq!(told[1].status, ConditionStatus::False);
         assert!(told[1].message.starts_with("--tls-cert /tls/tls.crt: "));
         assert_eq!(broken.conditions(&told, Some(1), now), None);
-        let mended = FileReport::default().conditions(&told, Some(1), now);
+        let good = FileReport {
+            given: true,
+            problems: vec![],
+        };
+        let mended = good.conditions(&told, Some(1), now);
         assert_eq!(mended.unwrap()[1].status, ConditionStatus::True);
+        let none = FileReport::default();
+        assert_eq!(none.conditions(&told, Some(1), now).unwrap().len(), 1);
+        assert_eq!(none.conditions(&[], Some(1), now), None);
     }
 }

@@ -27,7 +27,7 @@ use thiserror::Error;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Deps, HubConfig, Objects, Snapshot};
+use crate::{Deps, HubConfig, InvalidHubConfig, Objects, Snapshot};
 use callers::{FileReviews, Known};
 use store::{FileMembers, FileTokens, LogNotices};
 
@@ -103,6 +103,7 @@ impl Files {
     /// Names the file, the document and the field.
     pub fn open(path: &Path, now: Timestamp) -> Result<Self, FilesError> {
         let (text, file, known) = read(path)?;
+        known.warn();
         let directory = file.spec.state_directory.clone().unwrap_or_default();
         let state = Arc::new(State::open(&directory, now)?);
         Ok(Self {
@@ -115,8 +116,10 @@ impl Files {
     }
 
     /// What flags say, with what the file says in its place.
-    #[must_use]
-    pub fn config(&self, flags: HubConfig) -> HubConfig {
+    ///
+    /// # Errors
+    /// Names what cannot be.
+    pub fn config(&self, flags: HubConfig) -> Result<HubConfig, InvalidHubConfig> {
         let spec = self.file.spec.clone();
         let mut config = flags;
         config.listen = spec.listen.unwrap_or(config.listen);
@@ -125,7 +128,7 @@ impl Files {
         if !spec.addresses.is_empty() {
             config.addresses = spec.addresses;
         }
-        config
+        config.checked()
     }
 
     /// Meets the hub's needs with them. What follows the files belongs to `tasks`.
@@ -172,16 +175,15 @@ impl Files {
 }
 
 fn read(path: &Path) -> Result<(String, HubFile, Known), FilesError> {
-    let failed = |path: &Path, source| FilesError::Read {
+    let text = std::fs::read_to_string(path).map_err(|source| FilesError::Read {
         path: path.to_owned(),
         source,
-    };
-    let text = std::fs::read_to_string(path).map_err(|source| failed(path, source))?;
+    })?;
     let file = HubFile::parse(&text, path).map_err(|source| FilesError::Document {
         path: path.to_owned(),
         source,
     })?;
-    let known = Known::read(&file).map_err(|(path, source)| failed(&path, source))?;
+    let known = Known::read(&file);
     Ok((text, file, known))
 }
 
@@ -265,6 +267,7 @@ impl Source {
         if seen == self.seen {
             return false;
         }
+        seen.known.warn();
         *self.rights.lock() = seen.known.clone();
         self.file = file;
         self.seen = seen;

@@ -26,6 +26,7 @@ use rustls_pki_types::CertificateDer;
 use strait_runtime::Tasks;
 use strait_types::Refusal;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     audit::{AuditLine, Via},
@@ -52,6 +53,8 @@ pub(crate) struct Frontend {
     pub(crate) upstream: Upstream,
     pub(crate) joins: Arc<Joins>,
     pub(crate) metrics: Metrics,
+    /// Host names and addresses of the hub itself.
+    pub(crate) own_names: Vec<String>,
     /// What this hub is called.
     pub(crate) name: String,
     pub(crate) limits: Limits,
@@ -67,6 +70,8 @@ struct Connection {
     source: SocketAddr,
     certificate: Option<Arc<[CertificateDer<'static>]>>,
     place: Arc<Slot>,
+    /// Cancelled when the request under way has lost its right, read or not.
+    abort: CancellationToken,
     idle: Idle,
 }
 
@@ -91,12 +96,13 @@ impl Frontend {
             .header_read_timeout(self.times.head)
             .max_header_size(self.limits.head_bytes)
             .max_buf_size(self.limits.head_bytes.max(16 << 10));
-        let place = Arc::new(place);
+        let (place, abort) = (Arc::new(place), CancellationToken::new());
         let connection = Arc::new(Connection {
             frontend: self,
             source,
             certificate,
             place: Arc::clone(&place),
+            abort: abort.clone(),
             idle: Idle::default(),
         });
         let answer = service_fn(move |request| {
@@ -113,9 +119,13 @@ impl Frontend {
                 tracing::debug!(%source, "a silent caller made room for another one");
                 return;
             }
+            () = abort.cancelled() => return,
             () = stop.cancelled() => {
                 serving.as_mut().graceful_shutdown();
-                serving.await
+                tokio::select! {
+                    ended = serving => ended,
+                    () = abort.cancelled() => return,
+                }
             }
         };
         if let Err(error) = ended {
@@ -124,12 +134,20 @@ impl Frontend {
     }
 }
 
+impl Frontend {
+    fn is_own(&self, host: &str) -> bool {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let mut own = self.own_names.iter();
+        own.any(|name| name.eq_ignore_ascii_case(host.trim_end_matches('.')))
+    }
+}
+
 // === impl Connection ===
 
 impl Connection {
     async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Response<Body> {
-        let resolves = |host: &str| self.frontend.reach.snapshot().names.leads(host);
-        match route::route(&request, resolves) {
+        let own = |host: &str| self.frontend.is_own(host);
+        match route::route(&request, own) {
             Ok(Route::Join) => Box::pin(self.join(request)).await,
             Ok(Route::Status) => Box::pin(self.status(request)).await,
             Ok(Route::Connect { host, port }) => Box::pin(self.connect(request, host, port)).await,
@@ -140,7 +158,7 @@ impl Connection {
                 Box::pin(self.forward(request, Via::HttpsByHost, host, port)).await
             }
             Err((via, refusal)) => {
-                let name = request.uri().to_string();
+                let name = place(request.uri());
                 let audit = AuditLine::begin(&self.frontend.metrics, self.source, via, &name);
                 refuse(audit, &refusal, via)
             }
@@ -182,6 +200,13 @@ fn anonymous(via: Via) -> Refusal {
     .with_hint(format!(
         "send a bearer token in `{header}`, or come with a client certificate"
     ))
+}
+
+/// Where a request goes, without user, path and query, which may hold secrets.
+fn place(uri: &http::Uri) -> String {
+    let host = uri.host().unwrap_or_default();
+    uri.port_u16()
+        .map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
 /// Writes the audit line and makes the answer.

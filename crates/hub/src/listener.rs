@@ -14,7 +14,7 @@ use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agents::Agents,
+    agents::{Agents, Arrival},
     config::Times,
     frontend::Frontend,
     metrics::Metrics,
@@ -112,13 +112,21 @@ impl Doors {
             Ok(tls) => tls,
             Err(error) => return self.failed(source, &error),
         };
-        drop(handshake);
         let (_, state) = tls.get_ref();
         let chain = state.peer_certificates().map(<[_]>::to_vec);
         if state.alpn_protocol() == Some(ALPN_SESSION) {
             self.metrics.handshake("agent");
-            Box::pin(self.agents.serve(tls, source, chain.unwrap_or_default())).await;
+            Box::pin(self.agents.serve(
+                tls,
+                Arrival {
+                    source,
+                    chain: chain.unwrap_or_default(),
+                    place: handshake,
+                },
+            ))
+            .await;
         } else {
+            drop(handshake);
             let Some(place) = self.callers.enter(source.ip()) else {
                 self.metrics.handshake("too-many");
                 return;

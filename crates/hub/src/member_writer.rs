@@ -8,7 +8,10 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agent_sessions::AgentSessions, deps::Members, member_report::MemberReport, snapshot::Snapshot,
+    agent_sessions::AgentSessions,
+    deps::Members,
+    member_report::MemberReport,
+    snapshot::{Member, Snapshot},
 };
 
 /// How long a hub that has just started waits for agents before it says that one is missing.
@@ -17,8 +20,8 @@ const SETTLE: Duration = Duration::from_secs(30);
 /// Time between two tries to write.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
-/// What was last written of a member: how it is, and whether it is accepted.
-type Written = (MemberReport, bool);
+/// What was last written of a member: how it is, and of which object.
+type Written = (MemberReport, Member);
 
 /// Writes how members are.
 #[derive(Debug)]
@@ -77,7 +80,7 @@ impl MemberWriter {
             if quiet && !seen.contains(cluster) {
                 continue;
             }
-            let wanted = (self.sessions.report(cluster), member.accepted);
+            let wanted = (self.sessions.report(cluster), member.clone());
             if written.get(cluster) == Some(&wanted) {
                 continue;
             }

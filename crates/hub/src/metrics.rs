@@ -120,12 +120,14 @@ impl Metrics {
         via: &'static str,
         code: &'static str,
         bytes: Bytes,
-        duration: Duration,
+        duration: Option<Duration>,
     ) {
         self.streams
             .get_or_create(&StreamLabels { via, code })
             .inc();
-        self.seconds.observe(duration.as_secs_f64());
+        if let Some(duration) = duration {
+            self.seconds.observe(duration.as_secs_f64());
+        }
         self.bytes
             .get_or_create(&DirectionLabels { direction: "sent" })
             .inc_by(bytes.sent);

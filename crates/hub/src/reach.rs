@@ -89,6 +89,9 @@ impl Reach {
             Err(miss) => return Err(self.explain(caller, *miss).await),
         };
         audit.entrypoint(destination.service.cluster().as_str(), &destination.object);
+        if let Some(objection) = snapshot.objection(destination.service.cluster()) {
+            return Err(Refusal::new(RefusalCode::AgentNotConnected, objection));
+        }
         if self
             .decisions
             .may_connect(caller, &destination, Freshness::Recent)
@@ -172,11 +175,18 @@ impl Reach {
         let (mut tried, mut last) = (BTreeSet::new(), None);
         loop {
             changes.borrow_and_update();
-            for session in self.sessions.candidates(cluster) {
-                if !tried.insert(session.generation()) {
-                    continue;
-                }
-                match self.open_on(&session, open).await {
+            let mut untried = self.sessions.candidates(cluster);
+            untried.retain(|session| tried.insert(session.generation()));
+            let mut untried = untried.into_iter().peekable();
+            while let Some(session) = untried.next() {
+                // One that is frozen does not use up the time of the others.
+                let most = match untried.peek() {
+                    Some(_) => self.dial / 3,
+                    None => self.dial,
+                };
+                let attempt = tokio::time::timeout(most, self.open_on(&session, open)).await;
+                let slow = |_| Err(NoStream::TryNext(self.too_slow(destination)));
+                match attempt.unwrap_or_else(slow) {
                     Ok(opened) => return Ok(opened),
                     Err(NoStream::Refused(refusal)) => return Err(refusal),
                     Err(NoStream::TryNext(refusal)) => last = Some(refusal),

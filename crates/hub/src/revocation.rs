@@ -8,14 +8,14 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    caller::Fingerprint,
+    caller::{Caller, Fingerprint},
     config::Times,
     decisions::{Decisions, Freshness},
     live::{LiveStream, LiveStreams},
     snapshot::Snapshot,
 };
 
-/// How many callers are reviewed at a time.
+/// How many callers are reviewed at a time, and how many entrypoints of each.
 const AT_A_TIME: usize = 16;
 
 /// Looks after open streams.
@@ -100,23 +100,28 @@ impl Revocation {
                 .or_default()
                 .push(stream);
         }
-        for streams in entrypoints.values() {
-            let Some(LiveStream { destination, .. }) = streams.first() else {
-                continue;
-            };
-            // As the entrypoint is now: its own subjects may have changed since the stream began.
-            let snapshot = Arc::clone(&self.inventory.borrow());
-            let now = snapshot.names.by_uid(&destination.uid);
-            let destination = now.map_or(destination, |entry| entry.policy());
-            let allowed = self
-                .decisions
-                .may_connect(&caller, destination, Freshness::Now)
-                .await;
-            if matches!(allowed, Ok(false)) {
-                streams
-                    .iter()
-                    .for_each(|stream| stream.cut.now(RefusalCode::Revoked));
-            }
+        stream::iter(entrypoints.into_values())
+            .for_each_concurrent(AT_A_TIME, |streams| self.review_right(&caller, streams))
+            .await;
+    }
+
+    /// All streams of one caller to one entrypoint.
+    async fn review_right(&self, caller: &Caller, streams: Vec<LiveStream>) {
+        let Some(LiveStream { destination, .. }) = streams.first() else {
+            return;
+        };
+        // As the entrypoint is now: its own subjects may have changed since the stream began.
+        let snapshot = Arc::clone(&self.inventory.borrow());
+        let now = snapshot.names.by_uid(&destination.uid);
+        let destination = now.map_or(destination, |entry| entry.policy());
+        let allowed = self
+            .decisions
+            .may_connect(caller, destination, Freshness::Now)
+            .await;
+        if matches!(allowed, Ok(false)) {
+            streams
+                .iter()
+                .for_each(|stream| stream.cut.now(RefusalCode::Revoked));
         }
     }
 

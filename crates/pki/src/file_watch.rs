@@ -60,7 +60,12 @@ impl FileWatch {
     /// # Errors
     /// When one cannot be read or is too long.
     pub async fn poll(&mut self) -> Result<Option<Vec<Vec<u8>>>, FileError> {
-        let (contents, hash) = self.contents().await?;
+        let read = self.contents().await;
+        if read.is_err() {
+            // What is read next is new, also when it is what was there before.
+            self.seen = None;
+        }
+        let (contents, hash) = read?;
         Ok((self.seen.replace(hash) != Some(hash)).then_some(contents))
     }
 

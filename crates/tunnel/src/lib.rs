@@ -26,7 +26,7 @@ pub use driver::Driver;
 pub use end::{EstablishError, Lost, OpenError, StreamReset};
 pub use incoming::{Incoming, Request};
 pub use session::Session;
-pub use splice::{SpliceEnd, Spliced, splice, splice_tcp};
+pub use splice::{Splice, SpliceEnd, Spliced, splice, splice_tcp};
 pub use strait_tunnel_proto::{
     CloseCode, CloseReason, Config, EndReason, InstanceId, Open, PeerInfo, ProtocolError, Side,
     Stats, reject_code, reset_code,

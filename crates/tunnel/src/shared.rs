@@ -55,6 +55,8 @@ pub(crate) struct Entry {
     pub(crate) end: Option<StreamEnd>,
     pub(crate) reader: Option<Waker>,
     pub(crate) writer: Option<Waker>,
+    /// Who wants to know when the stream is over, whatever else it waits for.
+    pub(crate) watcher: Option<Waker>,
 }
 
 /// What the peer said to an OPEN.
@@ -246,6 +248,7 @@ impl State {
                 entry.queue = VecDeque::new();
             }
             entry.end = Some(end);
+            self.wakes.extend(entry.watcher.take());
             self.wakes.extend(entry.reader.take());
             self.wakes.extend(entry.writer.take());
         }
@@ -256,6 +259,7 @@ impl State {
         self.inbox.requests.clear();
         self.wakes.extend(self.inbox.waker.take());
         for entry in self.entries.values_mut() {
+            self.wakes.extend(entry.watcher.take());
             self.wakes.extend(entry.reader.take());
             self.wakes.extend(entry.writer.take());
         }

@@ -3,7 +3,6 @@
 use std::{
     cell::RefCell,
     collections::VecDeque,
-    future::poll_fn,
     io,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -48,31 +47,79 @@ pub enum SpliceEnd {
 }
 
 /// Copies between a stream and a connection until both directions are finished or one breaks.
-/// While nothing moves, it holds no buffer.
+/// While nothing moves, it holds no buffer. Dropped before, it cuts the stream and closes the
+/// connection, whatever they wait for.
+#[derive(Debug)]
+#[must_use = "nothing is copied by itself"]
+pub struct Splice<IO> {
+    stream: Stream,
+    io: IO,
+    up: Up,
+    down: Down,
+}
+
+// === impl Splice ===
+
+impl<IO> Splice<IO> {
+    /// Joins the two.
+    pub fn new(stream: Stream, io: IO) -> Self {
+        Self {
+            stream,
+            io,
+            up: Up::default(),
+            down: Down::default(),
+        }
+    }
+
+    /// Bytes from the connection into the stream until now.
+    pub fn sent(&self) -> u64 {
+        self.up.total
+    }
+
+    /// Bytes from the stream into the connection until now.
+    pub fn received(&self) -> u64 {
+        self.down.total
+    }
+}
+
+impl<IO: AsyncRead + AsyncWrite + Unpin> Future for Splice<IO> {
+    type Output = SpliceEnd;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<SpliceEnd> {
+        let Self {
+            stream,
+            io,
+            up,
+            down,
+        } = self.get_mut();
+        // Also while the connection takes nothing and gives nothing.
+        if let Poll::Ready(error) = stream.poll_broken(cx) {
+            return Poll::Ready(SpliceEnd::from(error));
+        }
+        let sent = up.poll(cx, io, stream);
+        let received = down.poll(cx, stream, io);
+        let end = match (sent, received) {
+            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => SpliceEnd::Complete,
+            (Poll::Ready(Err(error)), _) | (_, Poll::Ready(Err(error))) => SpliceEnd::from(error),
+            (Poll::Pending, _) | (_, Poll::Pending) => return Poll::Pending,
+        };
+        if matches!(end, SpliceEnd::Io(_)) {
+            stream.reset(reset_code::IO);
+        }
+        Poll::Ready(end)
+    }
+}
+
+/// [`Splice`], with what came of it.
 pub async fn splice<IO>(stream: Stream, io: IO) -> Spliced
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
-    let (mut stream, mut io) = (stream, io);
-    let (mut up, mut down) = (Up::default(), Down::default());
-    let end = poll_fn(|cx| {
-        let sent = up.poll(cx, &mut io, &mut stream);
-        let received = down.poll(cx, &stream, &mut io);
-        match (sent, received) {
-            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Poll::Ready(SpliceEnd::Complete),
-            (Poll::Ready(Err(error)), _) | (_, Poll::Ready(Err(error))) => {
-                Poll::Ready(SpliceEnd::from(error))
-            }
-            (Poll::Pending, _) | (_, Poll::Pending) => Poll::Pending,
-        }
-    })
-    .await;
-    if matches!(end, SpliceEnd::Io(_)) {
-        stream.reset(reset_code::IO);
-    }
+    let mut splice = Splice::new(stream, io);
+    let end = (&mut splice).await;
     Spliced {
-        sent: up.total,
-        received: down.total,
+        sent: splice.sent(),
+        received: splice.received(),
         end,
     }
 }
@@ -88,7 +135,7 @@ thread_local! {
 }
 
 /// From the connection into the stream.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Up {
     /// What arrived and the stream did not take yet.
     left: Vec<u8>,
@@ -153,7 +200,7 @@ impl Up {
 }
 
 /// From the stream into the connection.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Down {
     /// What was taken from the stream and the connection did not take yet.
     left: VecDeque<u8>,

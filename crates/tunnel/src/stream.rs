@@ -73,6 +73,28 @@ impl Stream {
         polled.map_ok(|()| taken)
     }
 
+    /// Ready when the stream was cut or the session is over, and nothing that came as a whole is
+    /// left to be read.
+    pub(crate) fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        self.poll(|state, id| {
+            let over = state.end.is_some();
+            let Some(entry) = state.entries.get_mut(&id) else {
+                return Poll::Ready(gone(state));
+            };
+            let cut = match entry.end {
+                Some(StreamEnd::Reset(_)) => true,
+                Some(StreamEnd::ResetByPeer(_)) => !entry.fin,
+                Some(StreamEnd::Complete) => false,
+                None => over && !entry.fin,
+            };
+            if cut {
+                return Poll::Ready(gone_with(state, id));
+            }
+            entry.watcher = Some(cx.waker().clone());
+            Poll::Pending
+        })
+    }
+
     fn poll<R>(&self, step: impl FnOnce(&mut State, StreamId) -> Poll<R>) -> Poll<R> {
         self.shared.with(|state| step(state, self.id))
     }

@@ -1,6 +1,6 @@
 //! Callers with tokens that were written down, and their rights.
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -20,6 +20,8 @@ const AUTHENTICATED: &str = "system:authenticated";
 /// Who is known, and what they may do.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
+    /// What is left out, and why; a sentence each.
+    pub(super) left_out: Vec<String>,
     /// SHA-256 of a token in lower-case hexadecimal, and whose it is.
     callers: Vec<(Redacted, User)>,
     rights: Rights,
@@ -34,15 +36,27 @@ pub(super) struct FileReviews {
 // === impl Known ===
 
 impl Known {
-    /// Reads the files of tokens that a hub's file names; the error comes with the path.
-    pub(super) fn read(file: &HubFile) -> Result<Self, (PathBuf, io::Error)> {
-        let mut callers = vec![];
+    /// Reads the files of tokens that a hub's file names. A caller whose file cannot be read is
+    /// nobody: deleting the file takes the token back.
+    pub(super) fn read(file: &HubFile) -> Self {
+        let (mut callers, mut left_out) = (vec![], vec![]);
         for caller in &file.spec.callers {
             let hash = match (&caller.token_sha256, &caller.token_file) {
                 (Some(hash), _) => hash.to_ascii_lowercase(),
                 (None, Some(path)) => {
-                    let token = std::fs::read_to_string(path);
-                    hash(token.map_err(|error| (path.clone(), error))?.trim())
+                    let token = match std::fs::read_to_string(path) {
+                        Ok(token) if !token.trim().is_empty() => token,
+                        Ok(_) => {
+                            left_out.push(format!("{}: {} is empty", caller.user, path.display()));
+                            continue;
+                        }
+                        Err(error) => {
+                            let path = path.display();
+                            left_out.push(format!("{}: {path}: {error}", caller.user));
+                            continue;
+                        }
+                    };
+                    hash(token.trim())
                 }
                 (None, None) => continue,
             };
@@ -55,10 +69,18 @@ impl Known {
             };
             callers.push((Redacted::new(hash), user));
         }
-        Ok(Self {
+        Self {
+            left_out,
             callers,
             rights: file.rights.clone(),
-        })
+        }
+    }
+
+    /// Says who is left out.
+    pub(super) fn warn(&self) {
+        for caller in &self.left_out {
+            tracing::warn!(caller, "this caller is left out");
+        }
     }
 
     /// Every token is compared, in constant time.
@@ -77,7 +99,7 @@ impl Known {
 /// Rights are compared with the text that they were read from, beside this.
 impl PartialEq for Known {
     fn eq(&self, other: &Self) -> bool {
-        self.callers == other.callers
+        (&self.callers, &self.left_out) == (&other.callers, &other.left_out)
     }
 }
 

@@ -63,7 +63,11 @@ fn follow(
     name: &'static str,
 ) {
     let parse = move |files: &[Vec<u8>]| {
-        sink(Ok(read(files)?));
+        let read = read(files);
+        if let Err(error) = &read {
+            tracing::warn!(name, %error, "the last good authority stays in force");
+        }
+        sink(read);
         Ok(())
     };
     spawn_files(watch, parse, &Reloadable::new(()), tasks, name);

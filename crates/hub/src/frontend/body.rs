@@ -2,6 +2,10 @@
 
 use std::{
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
 };
 
@@ -28,11 +32,15 @@ enum Kind {
 /// The body of a request to a service.
 #[derive(Debug)]
 pub(super) enum RequestBody {
-    /// What the caller sends.
-    Caller(Incoming),
+    /// What the caller sends, and where it is noted that all of it was.
+    Caller(Incoming, Sent),
     /// Nothing.
     Nothing,
 }
+
+/// Whether all of a request's body was sent.
+#[derive(Clone, Debug)]
+pub(super) struct Sent(Arc<AtomicBool>);
 
 /// A service's answer under way.
 struct Service {
@@ -119,23 +127,47 @@ impl HttpBody for RequestBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         match &mut *self {
-            Self::Caller(body) => Pin::new(body).poll_frame(cx),
+            Self::Caller(body, sent) => {
+                let frame = Pin::new(&mut *body).poll_frame(cx);
+                if matches!(frame, Poll::Ready(None)) || body.is_end_stream() {
+                    sent.note();
+                }
+                frame
+            }
             Self::Nothing => Poll::Ready(None),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Caller(body) => body.is_end_stream(),
+            Self::Caller(body, _) => body.is_end_stream(),
             Self::Nothing => true,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Caller(body) => body.size_hint(),
+            Self::Caller(body, _) => body.size_hint(),
             Self::Nothing => SizeHint::with_exact(0),
         }
+    }
+}
+
+// === impl Sent ===
+
+impl Sent {
+    /// Of this body, nothing having been sent yet.
+    pub(super) fn of(body: &Incoming) -> Self {
+        Self(Arc::new(AtomicBool::new(body.is_end_stream())))
+    }
+
+    fn note(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether all of it was sent.
+    pub(super) fn is_all(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -175,11 +207,11 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        let complete = self.body.is_end_stream();
-        self.finish(if complete {
-            End::Complete
-        } else {
-            End::CallerGone
+        let cut = self.exchange.as_ref().and_then(|e| e.cut().reason());
+        self.finish(match cut {
+            Some(code) => End::Cut(code),
+            None if self.body.is_end_stream() => End::Complete,
+            None => End::CallerGone,
         });
     }
 }

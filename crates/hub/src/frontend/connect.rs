@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{Request, Response};
 use hyper::{body::Incoming, upgrade::Upgraded};
 use hyper_util::rt::TokioIo;
-use strait_tunnel::{SpliceEnd, Spliced, reset_code, splice};
+use strait_tunnel::{Splice, SpliceEnd, reset_code};
 use strait_types::{PortChoice, Refusal, RefusalCode};
 
 use super::{Body, Connection, refuse, trace_context};
@@ -66,24 +66,22 @@ impl Connection {
 async fn carry(caller: Upgraded, opened: Opened, audit: AuditLine) {
     let Opened { stream, place, .. } = opened;
     let resetter = stream.resetter();
-    let caller = TokioIo::new(caller);
-    let mut copying = std::pin::pin!(splice(stream, caller));
-    let mut cut = None;
-    let spliced = tokio::select! {
-        spliced = copying.as_mut() => spliced,
+    let mut copying = Splice::new(stream, TokioIo::new(caller));
+    let end = tokio::select! {
+        biased;
+        // The caller is not waited for: one who reads nothing would keep the stream.
         code = place.cut().wait() => {
-            cut = Some(code);
             resetter.reset(reset(code));
-            copying.await
+            End::Cut(code)
         }
+        end = &mut copying => end_of(&end),
     };
-    let Spliced {
-        sent,
-        received,
-        end,
-    } = spliced;
-    let end = cut.map_or_else(|| end_of(&end), End::Cut);
-    audit.ended(Bytes { sent, received }, &end);
+    let bytes = Bytes {
+        sent: copying.sent(),
+        received: copying.received(),
+    };
+    drop(copying);
+    audit.ended(bytes, &end);
 }
 
 /// What the agent is told about a stream that is cut.

@@ -13,16 +13,17 @@ use strait_types::{PortChoice, Refusal, RefusalCode};
 
 use super::{
     Body, Connection,
-    body::RequestBody,
+    body::{RequestBody, Sent},
     refuse,
     service_connection::{Exchange, Meter, ServiceConnection, Unsent, Way},
-    trace_context,
+    trace_context, whole,
 };
 use crate::{
     audit::{AuditLine, Bytes, End, Via},
     caller::Caller,
     headers,
     live::Place,
+    problem::{self, Role},
     reach::{Ask, cut_refusal},
     snapshot::Destination,
     upstream,
@@ -34,6 +35,7 @@ struct Answered {
     connection: ServiceConnection,
     place: Place,
     before: Bytes,
+    sent: Sent,
     /// The caller's side of an upgrade that was asked for.
     upgrade: Option<OnUpgrade>,
 }
@@ -83,7 +85,8 @@ impl Connection {
         *request.uri_mut() = origin_form(request.uri());
         *request.version_mut() = Version::HTTP_11;
         let upgrade = wanted.map(|_| hyper::upgrade::on(&mut request));
-        let request = request.map(RequestBody::Caller);
+        let sent = Sent::of(request.body());
+        let request = request.map(|body| RequestBody::Caller(body, sent.clone()));
         let (response, connection, place, before) =
             self.send(&caller, destination, ask, request, audit).await?;
         Ok(Answered {
@@ -91,6 +94,7 @@ impl Connection {
             connection,
             place,
             before,
+            sent,
             upgrade,
         })
     }
@@ -171,10 +175,11 @@ impl Connection {
             connection,
             place,
             before,
+            sent,
             upgrade,
         } = answered;
         let switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        let exchange = connection.exchange(place, audit, before);
+        let exchange = connection.exchange(place, audit, before, sent);
         headers::to_caller(response.headers_mut(), switching);
         *response.version_mut() = Version::HTTP_11;
         match (switching, upgrade) {
@@ -184,7 +189,16 @@ impl Connection {
                 self.frontend.tasks.spawn_one(exchange);
                 response.map(|_| Body::empty())
             }
+            (true, None) => {
+                connection.kill();
+                exchange.finish(&End::TargetGone);
+                let message = "the service switched protocols without being asked to";
+                let refusal = Refusal::new(RefusalCode::DialFailed, message);
+                whole(problem::render(&refusal, Role::Origin))
+            }
             _ => {
+                let watching = exchange.watch(self.abort.clone());
+                self.frontend.tasks.spawn_one(watching);
                 self.idle.put(connection);
                 response.map(|body| Body::service(body, exchange))
             }

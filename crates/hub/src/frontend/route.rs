@@ -38,11 +38,11 @@ pub(super) enum Route {
     },
 }
 
-/// Reads what a request is from its first line and its `Host`. `resolves` says whether a host is
-/// the name of a service: those own all of their paths, also the hub's.
+/// Reads what a request is from its first line and its `Host`. `own` says whether a host is a name
+/// of the hub itself: under every other one, known or not, all paths are a service's.
 pub(super) fn route<B>(
     request: &Request<B>,
-    resolves: impl Fn(&str) -> bool,
+    own: impl Fn(&str) -> bool,
 ) -> Result<Route, (Via, Refusal)> {
     let uri = request.uri();
     if request.method() == Method::CONNECT {
@@ -54,8 +54,8 @@ pub(super) fn route<B>(
     }
     let host = by_host(request).map_err(|refusal| (Via::HttpsByHost, refusal))?;
     match uri.path() {
-        JOIN_PATH if !resolves(&host) => return Ok(Route::Join),
-        STATUS_PATH if !resolves(&host) => return Ok(Route::Status),
+        JOIN_PATH if own(&host) => return Ok(Route::Join),
+        STATUS_PATH if own(&host) => return Ok(Route::Status),
         _ => {}
     }
     // The port in `Host` is the hub's.
@@ -148,9 +148,7 @@ mod tests {
         if let Some(host) = host {
             request = request.header(HOST, host);
         }
-        route(&request.body(()).unwrap(), |host| {
-            host == "search.default.cluster1"
-        })
+        route(&request.body(()).unwrap(), |host| host == "172.30.0.11")
     }
 
     fn port(text: &str) -> PortChoice {

@@ -20,9 +20,9 @@ use parking_lot::Mutex;
 use strait_runtime::Tasks;
 use strait_types::PortChoice;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::body::RequestBody;
+use super::body::{RequestBody, Sent};
 use crate::{
     audit::{AuditLine, Bytes, End},
     live::{Cut, Place},
@@ -58,6 +58,10 @@ pub(super) struct Exchange {
     kill: CancellationToken,
     meter: Meter,
     before: Bytes,
+    sent: Sent,
+    /// Cancelled when it is over.
+    over: CancellationToken,
+    _ends: DropGuard,
 }
 
 /// Why a request was not answered.
@@ -139,8 +143,18 @@ impl ServiceConnection {
     }
 
     /// Starts the account of one exchange on this connection.
-    pub(super) fn exchange(&self, place: Place, audit: AuditLine, before: Bytes) -> Exchange {
+    pub(super) fn exchange(
+        &self,
+        place: Place,
+        audit: AuditLine,
+        before: Bytes,
+        sent: Sent,
+    ) -> Exchange {
+        let over = CancellationToken::new();
         Exchange {
+            sent,
+            _ends: over.clone().drop_guard(),
+            over,
             place,
             audit,
             kill: self.kill.clone(),
@@ -183,9 +197,26 @@ impl Exchange {
         self.place.cut().clone()
     }
 
-    /// Ends the exchange, and the connection unless the exchange is complete.
+    /// Ends the connection when the exchange has to end, and then calls `abort`. For who does not
+    /// look at the answer any more.
+    pub(super) fn watch(&self, abort: CancellationToken) -> impl Future<Output = ()> + use<> {
+        let (cut, kill) = (self.cut(), self.kill.clone());
+        let over = self.over.clone();
+        async move {
+            tokio::select! {
+                () = over.cancelled() => {}
+                _ = cut.wait() => {
+                    kill.cancel();
+                    abort.cancel();
+                }
+            }
+        }
+    }
+
+    /// Ends the exchange, and the connection unless the exchange is complete: an answer that came
+    /// before the request was sent ends the rest of it.
     pub(super) fn finish(self, end: &End) {
-        if *end != End::Complete {
+        if *end != End::Complete || !self.sent.is_all() {
             self.kill.cancel();
         }
         let now = self.meter.bytes();
