@@ -119,7 +119,7 @@ impl Agent {
         );
         let keeper = Keeper::new(
             deps.store,
-            Arc::new(HubJoiner),
+            Arc::new(HubJoiner::default()),
             Arc::new(shared.sessions.clone()),
             active.clone(),
             board,

@@ -20,6 +20,9 @@ use crate::{
 /// What a hash is compared with when there is no record, so that both take the same time.
 const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
+/// For how long the agent that has used a token may ask again.
+const AGAIN: jiff::SignedDuration = jiff::SignedDuration::from_mins(10);
+
 /// Issues agents' certificates.
 #[derive(Debug)]
 pub(crate) struct Joins {
@@ -117,19 +120,25 @@ impl Joins {
             .map_err(|e| unavailable(&e))?;
         let now = clock::timestamp();
         let record = found.as_ref().map(|(record, _)| record);
-        check(record, &request.token, &request.cluster, now)?;
+        let checked = check(record, &request.token, &request.cluster, now);
         let Some((record, version)) = found else {
             return Err(JoinRefusal::TokenForeign);
         };
+        if checked == Err(JoinRefusal::TokenUsed) {
+            return self.join_again(&record, &request, now);
+        }
+        checked?;
         // Everything that can fail comes before the token is spent, and nothing leaves the hub
         // before it is.
         let certificate = read(&record.cluster, &request.csr)?;
         let cluster = record.cluster.clone();
         let member = self.deps.members.ensure(&cluster).await;
         let member = member.map_err(|e| unavailable(&e))?;
+        let uid = member.clone();
         let (answer, _) = self.issue(&AgentName { cluster, member }, &certificate)?;
         let used = JoinRecord {
             used_at: Some(now),
+            used_by: Some(used_by(&certificate, &uid)),
             ..record
         };
         let won = self.deps.join_tokens.consume(&id, version, used).await;
@@ -138,6 +147,35 @@ impl Joins {
         } else {
             Err(JoinRefusal::TokenUsed)
         }
+    }
+
+    /// The answer to a join was lost, and the same agent asks again: for a short time, and for as
+    /// long as the member is the one that it joined, it gets a certificate for the same key.
+    fn join_again(
+        &self,
+        record: &JoinRecord,
+        request: &JoinRequest,
+        now: jiff::Timestamp,
+    ) -> Result<JoinAnswer, JoinRefusal> {
+        let certificate = read(&record.cluster, &request.csr)?;
+        let recent = record
+            .used_at
+            .is_some_and(|used| now.duration_since(used) < AGAIN);
+        let cluster = record.cluster.clone();
+        let member = {
+            let inventory = self.deps.inventory.borrow();
+            inventory
+                .members
+                .get(&cluster)
+                .map(|member| member.uid.clone())
+        };
+        let member = member.ok_or(JoinRefusal::TokenUsed)?;
+        let same = record.used_by == Some(used_by(&certificate, &member));
+        if !(recent && same && cluster == request.cluster) {
+            return Err(JoinRefusal::TokenUsed);
+        }
+        let (answer, _) = self.issue(&AgentName { cluster, member }, &certificate)?;
+        Ok(answer)
     }
 
     fn issue(
@@ -163,6 +201,11 @@ impl Joins {
             }
         }
     }
+}
+
+/// What is noted of who used a token: the key, and the member that it became.
+fn used_by(certificate: &AgentRequest, member: &str) -> String {
+    format!("{}:{member}", certificate.key_hash())
 }
 
 fn read(cluster: &ClusterName, csr: &str) -> Result<AgentRequest, JoinRefusal> {

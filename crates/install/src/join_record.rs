@@ -21,6 +21,9 @@ pub struct JoinRecord {
     pub expires: Timestamp,
     /// When it was used; it is refused from then on.
     pub used_at: Option<Timestamp>,
+    /// Lower-case hex SHA-256 of the public key that it was used with, a colon, and the uid of the
+    /// member: who holds that key may ask again when the answer was lost.
+    pub used_by: Option<String>,
 }
 
 /// A Secret of the type of join tokens that cannot be read as one.
@@ -40,6 +43,9 @@ impl JoinRecord {
     /// Key of the time, RFC 3339, at which the token was used; absent before.
     pub const USED_AT: &'static str = "usedAt";
 
+    /// Key of the public key's hash with which the token was used; absent before.
+    pub const USED_BY: &'static str = "usedBy";
+
     /// The name of the Secret of a token.
     #[must_use]
     pub fn secret_name(id: &TokenId) -> String {
@@ -54,6 +60,7 @@ impl JoinRecord {
             secret_hash: token.secret_hash(),
             expires,
             used_at: None,
+            used_by: None,
         }
     }
 
@@ -84,6 +91,7 @@ impl JoinRecord {
             } else {
                 None
             },
+            used_by: text(Self::USED_BY).ok().map(str::to_owned),
         })
     }
 
@@ -100,6 +108,9 @@ impl JoinRecord {
         ]);
         if let Some(used_at) = self.used_at {
             data.insert(Self::USED_AT.to_owned(), used_at.to_string());
+        }
+        if let Some(used_by) = &self.used_by {
+            data.insert(Self::USED_BY.to_owned(), used_by.clone());
         }
         data
     }

@@ -1,7 +1,8 @@
 //! An agent's key and its request for a certificate.
 
-use rcgen::{CertificateParams, DistinguishedName, KeyPair, SubjectPublicKeyInfo};
+use rcgen::{CertificateParams, DistinguishedName, KeyPair, PublicKeyData, SubjectPublicKeyInfo};
 use rustls_pki_types::{CertificateSigningRequestDer, pem, pem::PemObject};
+use sha2::{Digest, Sha256};
 use strait_types::Redacted;
 use thiserror::Error;
 use x509_parser::{
@@ -74,6 +75,13 @@ impl AgentRequest {
     /// does not sign.
     pub fn from_pem(csr_pem: &str) -> Result<Self, RequestError> {
         key_of(csr_pem).map(Self)
+    }
+
+    /// SHA-256 of the public key, in lower-case hexadecimal.
+    #[must_use]
+    pub fn key_hash(&self) -> String {
+        let digest = Sha256::digest(self.0.der_bytes());
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 

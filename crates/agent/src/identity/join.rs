@@ -11,9 +11,10 @@ use http::{
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use strait_pki::{AgentKey, PkiError, client_config};
-use strait_types::{JOIN_PATH, JoinAnswer, JoinRefusal, JoinRequest, JoinToken};
+use strait_types::{JOIN_PATH, JoinAnswer, JoinRefusal, JoinRequest, JoinToken, TokenId};
 use thiserror::Error;
 use tokio::time::timeout;
 
@@ -32,8 +33,11 @@ pub(crate) trait Joiner: fmt::Debug + Send + Sync + 'static {
 }
 
 /// Joins at the hubs that the token names.
-#[derive(Debug)]
-pub(crate) struct HubJoiner;
+#[derive(Debug, Default)]
+pub(crate) struct HubJoiner {
+    /// The key for a token that was tried: a hub whose answer was lost knows it again.
+    key: Arc<Mutex<Option<(TokenId, AgentKey)>>>,
+}
 
 /// Why there is no identity.
 #[derive(Debug, Error)]
@@ -80,13 +84,27 @@ impl JoinError {
 
 impl Joiner for HubJoiner {
     fn join(&self, token: Arc<JoinToken>) -> BoxFuture<'static, Result<StoredIdentity, JoinError>> {
-        Box::pin(async move { join(&token).await })
+        let key = self.key_for(token.token.id());
+        Box::pin(async move { join(&token, key?).await })
+    }
+}
+
+impl HubJoiner {
+    fn key_for(&self, token: &TokenId) -> Result<AgentKey, PkiError> {
+        let mut held = self.key.lock();
+        if let Some((tried, key)) = held.as_ref()
+            && tried == token
+        {
+            return Ok(key.clone());
+        }
+        let key = AgentKey::generate()?;
+        *held = Some((token.clone(), key.clone()));
+        Ok(key)
     }
 }
 
 /// Tries the hubs in their order; the first that decides has decided.
-async fn join(token: &JoinToken) -> Result<StoredIdentity, JoinError> {
-    let key = AgentKey::generate()?;
+async fn join(token: &JoinToken, key: AgentKey) -> Result<StoredIdentity, JoinError> {
     let request = JoinRequest {
         cluster: token.cluster.clone(),
         token: token.token.clone(),

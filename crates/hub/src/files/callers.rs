@@ -161,3 +161,29 @@ impl Reviews for FileReviews {
         Box::pin(async move { Ok(allowed) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_good_for_as_long_as_its_file_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let token = folder.path().join("dev.token");
+        std::fs::write(&token, "secret\n").unwrap();
+        let text = "apiVersion: strait.dev/v1alpha1\nkind: HubConfiguration\nspec:\n  callers:\n  \
+                    - {user: dev, tokenFile: dev.token}\n";
+        let file = HubFile::parse(text, &folder.path().join("hub.yaml")).unwrap();
+        let who =
+            |known: &Known, token: &str| known.who_is(&Redacted::new(token)).map(|user| user.name);
+        let known = Known::read(&file);
+        assert_eq!(known.left_out, Vec::<String>::new());
+        assert_eq!(who(&known, "secret").as_deref(), Some("dev"));
+        assert_eq!(who(&known, "other"), None);
+        std::fs::remove_file(&token).unwrap();
+        let without = Known::read(&file);
+        assert_eq!(who(&without, "secret"), None);
+        assert_eq!(without.left_out.len(), 1);
+        assert_ne!(known, without);
+    }
+}

@@ -62,7 +62,10 @@ impl KubeJoinTokens {
         let used_at = record.used_at.map(|at| at.to_string());
         let patch = Patch::Merge(json!({
             "metadata": { "resourceVersion": version.0 },
-            "stringData": { JoinRecord::USED_AT: used_at },
+            "stringData": {
+                JoinRecord::USED_AT: used_at,
+                JoinRecord::USED_BY: record.used_by,
+            },
         }));
         let name = JoinRecord::secret_name(id);
         let params = PatchParams::default();
@@ -130,6 +133,7 @@ mod tests {
         assert_eq!(record.secret_hash, token.secret_hash());
         let used = JoinRecord {
             used_at: Some(record.expires),
+            used_by: Some("ab".to_owned()),
             ..record
         };
         assert!(tokens.consume(token.id(), version, used).await.unwrap());
@@ -140,7 +144,7 @@ mod tests {
         assert_eq!(body["metadata"]["resourceVersion"], "42");
         assert_eq!(
             body["stringData"],
-            json!({ "usedAt": "2027-01-15T08:00:00Z" })
+            json!({ "usedAt": "2027-01-15T08:00:00Z", "usedBy": "ab" })
         );
     }
 

@@ -70,6 +70,26 @@ async fn a_token_joins_its_cluster_once() {
 }
 
 #[tokio::test]
+async fn who_lost_the_answer_may_ask_again_with_the_same_key() {
+    let world = World::start().await;
+    let token = world.tokens.make("cluster1", 1, HOUR);
+    let (first, key) = join(&world, "cluster1", &token).await;
+    assert_eq!(first.status, 200);
+    let request = JoinRequest {
+        cluster: "cluster1".parse().unwrap(),
+        token: token.clone(),
+        csr: key.csr_pem.clone(),
+    };
+    let again = post(&world, &serde_json::to_string(&request).unwrap()).await;
+    assert_eq!(again.status, 200, "{}", again.body);
+    let (other, _) = join(&world, "cluster1", &token).await;
+    assert_eq!(other.code(), "token-used", "another key is another agent");
+    world.member_again("cluster1", 2);
+    let again = post(&world, &serde_json::to_string(&request).unwrap()).await;
+    assert_eq!(again.code(), "token-used", "that member is gone");
+}
+
+#[tokio::test]
 async fn of_two_at_the_same_time_one_joins() {
     let world = World::start().await;
     let token = world.tokens.make("cluster1", 1, HOUR);

@@ -338,3 +338,68 @@ async fn wrong_tokens_do_not_flood_the_api_server() {
     let most = world.reviews.most_at_once();
     assert!((1..=16).contains(&most), "{most} at once");
 }
+
+#[tokio::test]
+async fn an_agent_speaks_for_itself_alone() {
+    let (world, agent) = world().await;
+    for code in [
+        RefusalCode::Unauthenticated,
+        RefusalCode::NotAllowed,
+        RefusalCode::Internal,
+        RefusalCode::Revoked,
+    ] {
+        agent.route("web.default:443", Route::Refuse(code, "because"));
+        let answer = connect(&world, "web.default.cluster1:443").await;
+        assert_eq!(answer.code(), "agent-refused", "{code}");
+    }
+}
+
+#[tokio::test]
+async fn a_frozen_session_does_not_use_up_the_time_of_the_others() {
+    let world = World::start_with(|config| config.times.dial = Duration::from_secs(3)).await;
+    world.reviews.token(TOKEN, "dev@example.com");
+    world.expose("web.default.cluster1", &json!({}));
+    world
+        .reviews
+        .allow("dev@example.com", "web.default.cluster1");
+    let (well, frozen) = (
+        Agent::connect(&world, "cluster1").await,
+        Agent::connect(&world, "cluster1").await,
+    );
+    let echo = service::echo(&world.tasks).await;
+    well.serve("web.default:443", echo, r#"{"port":443}"#);
+    frozen.route("web.default:443", Route::Silence);
+    for _ in 0..2 {
+        let answer = connect(&world, "web.default.cluster1:443").await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_not_accepted_is_named_with_the_field() {
+    let (world, _agent) = world().await;
+    world.member("cluster1", false);
+    let answer = connect(&world, "web.default.cluster1:443").await;
+    assert_eq!(answer.code(), "agent-not-connected");
+    let detail = answer.json()["detail"].to_string();
+    assert!(detail.contains("spec.hubAcceptsClient"), "{detail}");
+}
+
+#[tokio::test]
+async fn only_the_hubs_own_names_have_its_paths() {
+    let (world, _agent) = world().await;
+    for host in [
+        "web.default.cluster1",
+        "nobody.knows.this",
+        "hub.test.cluster1",
+    ] {
+        let mut caller = Caller::new(&world).await;
+        let head = format!("GET /.strait/v1/join HTTP/1.1\nhost: {host}");
+        let answer = caller.ask(&head).await;
+        assert_eq!(
+            (answer.status, answer.code().as_str()),
+            (401, "unauthenticated"),
+            "{host}"
+        );
+    }
+}

@@ -4,6 +4,7 @@ use serde_json::json;
 use strait_api::{Subject, SubjectKind};
 use strait_pki::Ca;
 use strait_runtime::clock;
+use tokio::io::AsyncWriteExt;
 
 use crate::{
     agent::{self, Agent},
@@ -172,4 +173,94 @@ async fn an_authority_that_does_not_count_any_more_takes_its_agents_along() {
             .await
             .is_ok()
     );
+}
+
+/// Somebody who may have one stream, and a second token that gets it once the first one is gone.
+async fn only_one_stream(service: std::net::SocketAddr, world: &World) -> Agent {
+    for token in ["t", "later"] {
+        world.reviews.token(token, "dev@example.com");
+    }
+    world.reviews.allow("dev@example.com", NAME);
+    world.expose(NAME, &json!({ "protocol": "http", "ports": [80] }));
+    let agent = Agent::connect(world, "cluster1").await;
+    agent.serve("echo.default:80", service, r#"{"port":80}"#);
+    agent
+}
+
+async fn frugal() -> World {
+    World::start_with(|config| config.limits.streams_per_caller = 1).await
+}
+
+/// The first stream's place is free again, though its caller never read.
+async fn its_place_is_free(world: &World) {
+    let connected = async {
+        loop {
+            let mut caller = Caller::new(world).await;
+            let answer = caller.tunnel(&format!("{NAME}:80"), "later").await;
+            if answer.status == 200 {
+                return;
+            }
+            assert_eq!(answer.code(), "overloaded");
+        }
+    };
+    soon("the place of the stream that was cut", connected).await;
+}
+
+#[tokio::test]
+async fn a_caller_who_reads_nothing_is_cut_all_the_same() {
+    let world = frugal().await;
+    let flood = service::endless(&world.tasks).await;
+    let _agent = only_one_stream(flood, &world).await;
+    let mut stuck = Caller::new(&world).await;
+    assert_eq!(stuck.tunnel(&format!("{NAME}:80"), "t").await.status, 200);
+    world.reviews.forget_token("t");
+    its_place_is_free(&world).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_reads_is_cut_all_the_same() {
+    let world = frugal().await;
+    let flood = service::raw(&world.tasks, |mut tcp| async move {
+        service::read_head(&mut tcp).await;
+        let head = "HTTP/1.1 200 OK\r\ncontent-length: 1000000000000\r\n\r\n";
+        let mut sent = tcp.write_all(head.as_bytes()).await;
+        while sent.is_ok() {
+            sent = tcp.write_all(&[b'x'; 8192]).await;
+        }
+    })
+    .await;
+    let _agent = only_one_stream(flood, &world).await;
+    let mut stuck = Caller::new(&world).await;
+    stuck
+        .send(&format!(
+            "GET / HTTP/1.1\r\nhost: {NAME}\r\nauthorization: Bearer t\r\n\r\n"
+        ))
+        .await;
+    assert_eq!(stuck.head().await.status, 200);
+    world.reviews.forget_token("t");
+    its_place_is_free(&world).await;
+}
+
+#[tokio::test]
+async fn an_upload_ends_with_its_answer() {
+    let world = frugal().await;
+    let hasty = service::raw(&world.tasks, |mut tcp| async move {
+        service::read_head(&mut tcp).await;
+        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno";
+        let _ = tcp.write_all(answer.as_bytes()).await;
+        // Its end shows that the hub has closed the connection.
+        let _ = tokio::io::copy(&mut tcp, &mut tokio::io::sink()).await;
+    })
+    .await;
+    let _agent = only_one_stream(hasty, &world).await;
+    let mut caller = Caller::new(&world).await;
+    caller
+        .send(&format!(
+            "POST / HTTP/1.1\r\nhost: {NAME}\r\nauthorization: Bearer t\r\n\
+             content-length: 1000000000\r\n\r\nsome"
+        ))
+        .await;
+    let answer = caller.answer().await;
+    assert_eq!((answer.status, answer.body.as_str()), (200, "no"));
+    its_place_is_free(&world).await;
 }
