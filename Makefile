@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test ci clusters-up clusters-down fmt fmt-check layers clippy unit doc deny fuzz real tools
+.PHONY: help demo test ci bench clusters-up clusters-down fmt fmt-check layers clippy unit doc deny fuzz real tools
 
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/strait
 export CARGO_TARGET_DIR ?= $(CACHE)/target
@@ -28,6 +28,9 @@ clusters-up: ## real clusters without anything in them: a hub and MEMBERS member
 
 clusters-down: ## take the demo's clusters down, without a trace
 	@cargo xtask clusters down
+
+bench: ## compare with other tunnels: TUNNELS="strait relay knp-mtls rathole", SCENARIOS=bulk,latency
+	bench/run
 
 fmt: ## format the code
 	cargo fmt --all

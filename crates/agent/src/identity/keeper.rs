@@ -36,6 +36,11 @@ pub(crate) struct Keeper {
     jitter: f64,
     /// An identity that is in use and could not be kept yet.
     unsaved: Option<Arc<StoredIdentity>>,
+    /// What the store showed when the identity in use was put into it. It may show that a moment
+    /// longer, which means nothing.
+    superseded: Option<Arc<StoredIdentity>>,
+    /// What the store showed last.
+    shown: Option<Arc<StoredIdentity>>,
     /// Why what is in the store cannot be used; the last good identity stays in use.
     broken: Option<String>,
     tries: Pace,
@@ -60,6 +65,8 @@ impl Keeper {
             board,
             jitter: rand::random(),
             unsaved: None,
+            superseded: None,
+            shown: None,
             broken: None,
             tries: Pace::new(UNDECIDED),
             saves: Pace::new(UNDECIDED),
@@ -110,6 +117,11 @@ impl Keeper {
 
     /// Uses the identity in the store, unless it is in use already or cannot be used.
     fn take_over(&mut self, found: &Materials) {
+        self.shown.clone_from(&found.identity);
+        if self.superseded.is_some() && self.superseded == self.shown {
+            return;
+        }
+        self.superseded = None;
         let Some(stored) = found.identity.clone().filter(|_| self.unsaved.is_none()) else {
             return;
         };
@@ -251,6 +263,7 @@ impl Keeper {
         match self.store.save(&identity).await {
             Ok(()) => {
                 self.unsaved = None;
+                self.superseded = self.shown.clone();
                 self.saves.worked();
             }
             Err(error) => {

@@ -64,6 +64,32 @@ async fn another_token_is_tried_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_store_that_still_shows_the_old_identity_does_not_bring_it_back() {
+    let world = World::new([Ok(30), Ok(30), Ok(30)]);
+    let old = Arc::new(identity(&id(1), 30));
+    world
+        .store
+        .materials
+        .send_modify(|m| m.identity = Some(Arc::clone(&old)));
+    *world.store.lags.lock() = true;
+    world.offer(token(2));
+    let joined = |status: &AgentStatus| status.token == id(2);
+    world.until(joined).await;
+    let mut seen = world.active.subscribe();
+    seen.borrow_and_update();
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert!(!seen.has_changed().unwrap(), "the identity in use stays");
+    assert_eq!(world.joiner.asked().len(), 1);
+    let kept = Arc::new(world.store.saved.lock().clone().unwrap());
+    world
+        .store
+        .materials
+        .send_modify(|m| m.identity = Some(kept));
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert!(!seen.has_changed().unwrap(), "nor when it has caught up");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_token_does_not_take_the_identity_away() {
     let world = World::new([Ok(30), Err(JoinRefusal::TokenForeign)]);
     world.offer(token(1));
@@ -151,6 +177,8 @@ struct Store {
     materials: watch::Sender<Materials>,
     saved: Mutex<Option<StoredIdentity>>,
     broken: Mutex<usize>,
+    /// What is saved does not show yet.
+    lags: Mutex<bool>,
 }
 
 #[derive(Debug)]
@@ -178,6 +206,7 @@ impl World {
             materials,
             saved: Mutex::default(),
             broken: Mutex::default(),
+            lags: Mutex::default(),
         });
         let (renewals, (active, _), board) =
             (Arc::new(Mutex::new(0)), watch::channel(None), Board::new());
@@ -239,8 +268,10 @@ impl IdentityStore for Store {
                 });
             }
             *self.saved.lock() = Some(identity.clone());
-            self.materials
-                .send_modify(|m| m.identity = Some(Arc::new(identity.clone())));
+            if !*self.lags.lock() {
+                self.materials
+                    .send_modify(|m| m.identity = Some(Arc::new(identity.clone())));
+            }
             Ok(())
         })
     }
