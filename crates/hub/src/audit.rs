@@ -1,6 +1,14 @@
 //! One line for each stream: who, from where, to what, what was decided, how it ended.
 
-use std::{fmt, net::SocketAddr, time::Instant};
+use std::{
+    fmt,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
 
 use strait_runtime::clock;
 use strait_types::{Refusal, RefusalCode};
@@ -40,6 +48,17 @@ pub(crate) struct Bytes {
     pub(crate) received: u64,
 }
 
+/// Counts the bytes of a connection to a service, which may serve several streams one after another.
+/// Clones share the numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meter(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
 /// What is known so far; dropped unfinished, the line is written all the same.
 #[derive(Debug)]
 #[must_use = "dropped at once it writes a line without an end"]
@@ -54,6 +73,8 @@ pub(crate) struct AuditLine {
     cluster: String,
     allowed: bool,
     written: bool,
+    /// Where the stream's bytes are counted, and what had been counted before it.
+    meter: Option<(Meter, Bytes)>,
 }
 
 // === impl AuditLine ===
@@ -72,6 +93,7 @@ impl AuditLine {
             cluster: String::new(),
             allowed: false,
             written: false,
+            meter: None,
         }
     }
 
@@ -91,13 +113,28 @@ impl AuditLine {
         self.allowed = true;
     }
 
+    /// From here on the stream's bytes are counted here.
+    pub(crate) fn counted_by(&mut self, meter: &Meter) {
+        self.meter = Some((meter.clone(), meter.bytes()));
+    }
+
+    /// The bytes until now, if they are counted.
+    pub(crate) fn bytes(&self) -> Bytes {
+        self.meter
+            .as_ref()
+            .map_or_else(Bytes::default, |(meter, before)| {
+                let now = meter.bytes();
+                Bytes {
+                    sent: now.sent - before.sent,
+                    received: now.received - before.received,
+                }
+            })
+    }
+
     /// The caller got this instead.
     pub(crate) fn refused(mut self, refusal: &Refusal) {
-        self.write(
-            refusal.code.as_str(),
-            Bytes::default(),
-            &clean(&refusal.message),
-        );
+        let bytes = self.bytes();
+        self.write(refusal.code.as_str(), bytes, &clean(&refusal.message));
     }
 
     /// The stream was open and has ended.
@@ -133,8 +170,31 @@ impl AuditLine {
 impl Drop for AuditLine {
     fn drop(&mut self) {
         if !self.written {
-            let end = End::CallerGone;
-            self.write(end.code(), Bytes::default(), &end.to_string());
+            let (end, bytes) = (End::CallerGone, self.bytes());
+            self.write(end.code(), bytes, &end.to_string());
+        }
+    }
+}
+
+// === impl Meter ===
+
+impl Meter {
+    /// So many more went to the service.
+    pub(crate) fn sent(&self, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(0);
+        self.0.sent.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// So many more came from the service.
+    pub(crate) fn received(&self, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(0);
+        self.0.received.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn bytes(&self) -> Bytes {
+        Bytes {
+            sent: self.0.sent.load(Ordering::Relaxed),
+            received: self.0.received.load(Ordering::Relaxed),
         }
     }
 }

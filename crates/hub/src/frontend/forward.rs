@@ -15,11 +15,11 @@ use super::{
     Body, Connection,
     body::{RequestBody, Sent},
     refuse,
-    service_connection::{Exchange, Meter, ServiceConnection, Unsent, Way},
+    service_connection::{Exchange, Metered, ServiceConnection, Unsent, Way},
     trace_context, whole,
 };
 use crate::{
-    audit::{AuditLine, Bytes, End, Via},
+    audit::{AuditLine, End, Meter, Via},
     caller::Caller,
     headers,
     live::Place,
@@ -34,7 +34,6 @@ struct Answered {
     response: Response<Incoming>,
     connection: ServiceConnection,
     place: Place,
-    before: Bytes,
     sent: Sent,
     /// The caller's side of an upgrade that was asked for.
     upgrade: Option<OnUpgrade>,
@@ -87,13 +86,12 @@ impl Connection {
         let upgrade = wanted.map(|_| hyper::upgrade::on(&mut request));
         let sent = Sent::of(request.body());
         let request = request.map(|body| RequestBody::Caller(body, sent.clone()));
-        let (response, connection, place, before) =
+        let (response, connection, place) =
             self.send(&caller, destination, ask, request, audit).await?;
         Ok(Answered {
             response,
             connection,
             place,
-            before,
             sent,
             upgrade,
         })
@@ -107,18 +105,18 @@ impl Connection {
         ask: &Ask,
         mut request: Request<RequestBody>,
         audit: &mut AuditLine,
-    ) -> Result<(Response<Incoming>, ServiceConnection, Place, Bytes), Refusal> {
+    ) -> Result<(Response<Incoming>, ServiceConnection, Place), Refusal> {
         let way = Way {
             destination: Arc::clone(&destination),
             port: ask.port.clone(),
         };
         if let Some(mut connection) = self.idle.take(&way) {
             let place = self.frontend.reach.enter(caller, &destination)?;
-            let before = connection.bytes();
+            audit.counted_by(connection.meter());
             audit.allowed();
             let again = repeatable(&request);
             match cuttable(&mut connection, request, &place, &destination).await? {
-                Ok(response) => return Ok((response, connection, place, before)),
+                Ok(response) => return Ok((response, connection, place)),
                 Err(Unsent::Untouched(untouched)) => request = *untouched,
                 // The service closed its side at the moment at which we wrote.
                 Err(Unsent::Failed(error)) => match again {
@@ -130,10 +128,10 @@ impl Connection {
         let (mut connection, place) = self
             .connect_to(caller, destination, ask, way.clone())
             .await?;
+        audit.counted_by(connection.meter());
         audit.allowed();
-        let before = Bytes::default();
         match cuttable(&mut connection, request, &place, &way.destination).await? {
-            Ok(response) => Ok((response, connection, place, before)),
+            Ok(response) => Ok((response, connection, place)),
             Err(Unsent::Untouched(_)) => Err(broke_off(&way.destination)),
             Err(Unsent::Failed(error)) => Err(not_http(&way.destination, &error)),
         }
@@ -149,7 +147,7 @@ impl Connection {
         let frontend = &self.frontend;
         let opened = frontend.reach.open(caller, destination, ask).await?;
         let meter = Meter::default();
-        let stream = meter.watch(opened.stream);
+        let stream = Metered::new(opened.stream, meter.clone());
         let transport = if upstream::speaks_tls(&opened.destination, &opened.detail) {
             tokio::select! {
                 biased;
@@ -174,12 +172,11 @@ impl Connection {
             mut response,
             connection,
             place,
-            before,
             sent,
             upgrade,
         } = answered;
         let switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        let exchange = connection.exchange(place, audit, before, sent);
+        let exchange = connection.exchange(place, audit, sent);
         headers::to_caller(response.headers_mut(), switching);
         *response.version_mut() = Version::HTTP_11;
         match (switching, upgrade) {
@@ -295,7 +292,10 @@ fn speaks_http(destination: &Destination) -> Result<(), Refusal> {
 
 fn not_http(destination: &Destination, error: &hyper::Error) -> Refusal {
     tracing::debug!(%error, service = %destination.service, "no answer in HTTP");
-    if error.is_parse() || error.is_parse_too_large() {
+    if error.is_user() {
+        // What the caller sent of it came to an end before its end.
+        Refusal::new(RefusalCode::BadRequest, "the request broke off")
+    } else if error.is_parse() || error.is_parse_too_large() {
         failed(destination, "did not answer in HTTP/1.1")
     } else {
         broke_off(destination)

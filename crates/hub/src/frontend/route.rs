@@ -82,11 +82,15 @@ fn connect(uri: &Uri) -> Result<Route, Refusal> {
         .authority()
         .map(http::uri::Authority::as_str)
         .unwrap_or_default();
-    let form = || bad(format!("CONNECT wants `host:port`, not `{authority}`"));
+    let shown = without_user(authority);
+    let form = || bad(format!("CONNECT wants `host:port`, not `{shown}`"));
+    if shown != authority {
+        return Err(form());
+    }
     let (host, port) = authority.rsplit_once(':').ok_or_else(form)?;
     let port = port
         .parse()
-        .map_err(|error| bad(format!("CONNECT to `{authority}`: {error}")))?;
+        .map_err(|error| bad(format!("CONNECT to `{shown}`: {error}")))?;
     Ok(Route::Connect {
         host: plain_host(host).ok_or_else(form)?,
         port: PortChoice::Port(port),
@@ -103,14 +107,22 @@ fn absolute(uri: &Uri) -> Result<Route, Refusal> {
         .authority()
         .map(http::uri::Authority::as_str)
         .unwrap_or_default();
-    let form = || bad(format!("`{authority}` is not of the form `host[:port]`"));
+    let shown = without_user(authority);
+    let form = || {
+        bad(format!(
+            "`{shown}` is not of the form `host[:port]`, without a user"
+        ))
+    };
+    if shown != authority {
+        return Err(form());
+    }
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, port),
         _ => (authority, "80"),
     };
     let port = port
         .parse()
-        .map_err(|error| bad(format!("`{authority}`: {error}")))?;
+        .map_err(|error| bad(format!("`{shown}`: {error}")))?;
     Ok(Route::Forward {
         host: plain_host(host).ok_or_else(form)?,
         port: PortChoice::Port(port),
@@ -127,7 +139,14 @@ fn by_host<B>(request: &Request<B>) -> Result<String, Refusal> {
         Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
         _ => text,
     };
-    plain_host(host).ok_or_else(|| bad(format!("`{text}` is not a host")))
+    plain_host(host).ok_or_else(|| bad(format!("`{}` is not a host", without_user(text))))
+}
+
+/// What may be said of an authority: not the user information, which may be a secret.
+fn without_user(authority: &str) -> &str {
+    authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, rest)| rest)
 }
 
 /// A host without user information.

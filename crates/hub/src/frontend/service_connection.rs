@@ -3,10 +3,7 @@
 use std::{
     io,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -24,7 +21,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::body::{RequestBody, Sent};
 use crate::{
-    audit::{AuditLine, Bytes, End},
+    audit::{AuditLine, End, Meter},
     live::{Cut, Place},
     snapshot::Destination,
     upstream::Transport,
@@ -56,8 +53,6 @@ pub(super) struct Exchange {
     place: Place,
     audit: AuditLine,
     kill: CancellationToken,
-    meter: Meter,
-    before: Bytes,
     sent: Sent,
     /// Cancelled when it is over.
     over: CancellationToken,
@@ -70,16 +65,6 @@ pub(super) enum Unsent {
     Untouched(Box<Request<RequestBody>>),
     /// It left, or a part of it.
     Failed(hyper::Error),
-}
-
-/// Counts the bytes of a stream.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Meter(Arc<Counts>);
-
-#[derive(Debug, Default)]
-struct Counts {
-    sent: AtomicU64,
-    received: AtomicU64,
 }
 
 /// A stream whose bytes are counted.
@@ -143,13 +128,7 @@ impl ServiceConnection {
     }
 
     /// Starts the account of one exchange on this connection.
-    pub(super) fn exchange(
-        &self,
-        place: Place,
-        audit: AuditLine,
-        before: Bytes,
-        sent: Sent,
-    ) -> Exchange {
+    pub(super) fn exchange(&self, place: Place, audit: AuditLine, sent: Sent) -> Exchange {
         let over = CancellationToken::new();
         Exchange {
             sent,
@@ -158,14 +137,12 @@ impl ServiceConnection {
             place,
             audit,
             kill: self.kill.clone(),
-            meter: self.meter.clone(),
-            before,
         }
     }
 
-    /// Bytes until now.
-    pub(super) fn bytes(&self) -> Bytes {
-        self.meter.bytes()
+    /// Where its bytes are counted.
+    pub(super) fn meter(&self) -> &Meter {
+        &self.meter
     }
 
     /// Ends the connection whatever it is doing.
@@ -219,35 +196,19 @@ impl Exchange {
         if *end != End::Complete || !self.sent.is_all() {
             self.kill.cancel();
         }
-        let now = self.meter.bytes();
-        let bytes = Bytes {
-            sent: now.sent - self.before.sent,
-            received: now.received - self.before.received,
-        };
+        let bytes = self.audit.bytes();
         self.audit.ended(bytes, end);
     }
 }
 
-// === impl Meter ===
+// === impl Metered ===
 
-impl Meter {
+impl<S> Metered<S> {
     /// Counts the bytes of this stream from now on.
-    pub(super) fn watch<S>(&self, inner: S) -> Metered<S> {
-        Metered {
-            inner,
-            meter: self.clone(),
-        }
-    }
-
-    fn bytes(&self) -> Bytes {
-        Bytes {
-            sent: self.0.sent.load(Ordering::Relaxed),
-            received: self.0.received.load(Ordering::Relaxed),
-        }
+    pub(super) fn new(inner: S, meter: Meter) -> Self {
+        Self { inner, meter }
     }
 }
-
-// === impl Metered ===
 
 impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
     fn poll_read(
@@ -257,8 +218,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
-        let count = u64::try_from(buf.filled().len() - before).unwrap_or(0);
-        self.meter.0.received.fetch_add(count, Ordering::Relaxed);
+        self.meter.received(buf.filled().len() - before);
         polled
     }
 }
@@ -271,8 +231,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.inner).poll_write(cx, bytes);
         if let Poll::Ready(Ok(count)) = &polled {
-            let count = u64::try_from(*count).unwrap_or(0);
-            self.meter.0.sent.fetch_add(count, Ordering::Relaxed);
+            self.meter.sent(*count);
         }
         polled
     }

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 use serde_json::json;
-use tokio::io::AsyncWriteExt;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::Notify,
+};
 use tracing::{
     Event, Subscriber,
     field::{Field, Visit},
@@ -15,7 +18,7 @@ use crate::{
     agent::Agent,
     caller::Caller,
     service,
-    world::{World, eventually},
+    world::{World, eventually, soon},
 };
 
 type Line = BTreeMap<String, String>;
@@ -65,7 +68,7 @@ async fn every_stream_and_every_refusal_leaves_one_line() {
     let lines = Lines::default();
     let subscriber = tracing_subscriber::registry().with(lines.clone());
     tracing::subscriber::set_global_default(subscriber).unwrap();
-    let (world, _agent) = audited_world().await;
+    let (world, agent) = audited_world().await;
 
     let mut caller = Caller::new(&world).await;
     caller
@@ -116,14 +119,54 @@ async fn every_stream_and_every_refusal_leaves_one_line() {
         (line["caller"].as_str(), line["code"].as_str()),
         ("", "unauthenticated")
     );
+    what_nobody_answers_has_its_bytes(&world, &agent, &lines).await;
+    nothing_of_a_url_but_its_host_is_told(&world, &lines).await;
+
     let everything = format!("{:?}", lines.0.lock());
     assert!(!everything.contains("s3cret") && !everything.contains("wr0ng"));
+}
+
+async fn what_nobody_answers_has_its_bytes(world: &World, agent: &Agent, lines: &Lines) {
+    let mute = Arc::new(Notify::new());
+    let heard = Arc::clone(&mute);
+    let silent = service::raw(&world.tasks, move |mut tcp| {
+        let heard = Arc::clone(&heard);
+        async move {
+            service::read_head(&mut tcp).await;
+            let mut body = vec![0; 100_000];
+            let _ = tcp.read_exact(&mut body).await;
+            heard.notify_one();
+            let _ = tokio::io::copy(&mut tcp, &mut tokio::io::sink()).await;
+        }
+    });
+    agent.serve("audit-mute.default:*", silent.await, r#"{"port":80}"#);
+    let mut caller = Caller::new(world).await;
+    let post = "POST / HTTP/1.1\r\nhost: audit-mute.default.cluster1\r\n\
+                authorization: Bearer s3cret\r\ncontent-length: 1000000\r\n\r\n";
+    caller.send(post).await;
+    caller.send(&"x".repeat(100_000)).await;
+    soon("the upload", mute.notified()).await;
+    drop(caller);
+    let line = lines.nth(4).await;
+    assert_eq!(line["code"], "bad-request");
+    assert!(line["sent"].parse::<u64>().unwrap() >= 100_000, "{line:?}");
+}
+
+async fn nothing_of_a_url_but_its_host_is_told(world: &World, lines: &Lines) {
+    let mut caller = Caller::new(world).await;
+    let head = "GET http://u:s3cret@audit-url.default.cluster1/?t=s3cret HTTP/1.1\nhost: x";
+    assert_eq!(caller.ask(head).await.status, 400);
+    assert_eq!(lines.nth(5).await["name"], "audit-url.default.cluster1");
 }
 
 async fn audited_world() -> (World, Agent) {
     let world = World::start().await;
     world.reviews.token("s3cret", "dev@example.com");
-    for name in ["audit-echo.default.cluster1", "audit-web.default.cluster1"] {
+    for name in [
+        "audit-echo.default.cluster1",
+        "audit-web.default.cluster1",
+        "audit-mute.default.cluster1",
+    ] {
         world.reviews.allow("dev@example.com", name);
         world.expose(name, &json!({}));
     }
