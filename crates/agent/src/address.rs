@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Metadata services of clouds that are not link-local: AWS over IPv6, Alibaba, Azure's wire
-/// server, Oracle.
+/// Metadata services of clouds that are not link-local: Google over IPv6, Alibaba, Azure's wire
+/// server, Oracle. Those of AWS have a network of their own, `fd00:ec2::/32`.
 const METADATA: [IpAddr; 4] = [
-    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
     IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
@@ -42,6 +42,7 @@ pub(crate) fn forbidden_everywhere(address: IpAddr, _own: &[IpAddr]) -> Option<&
         // "This host on this network": Linux takes 0.0.0.0/8 for itself.
         IpAddr::V4(v4) if v4.octets()[0] == 0 => Some("it is no address"),
         IpAddr::V6(v6) if v6.is_unicast_link_local() => Some("it is a link-local address"),
+        IpAddr::V6(v6) if v6.segments()[..2] == [0xfd00, 0xec2] => Some("it is a metadata service"),
         _ => None,
     }
 }
@@ -62,7 +63,8 @@ fn plain(address: IpAddr) -> IpAddr {
         // ::1 and :: are themselves.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => address,
         [0, 0, 0, 0, 0, 0, ..] => v4(a, b),
-        [0x64, 0xff9b, 0, 0, 0, 0, ..] => v4(a, b),
+        // NAT64: the well-known prefix, and the one for local use (RFC 8215).
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] | [0x64, 0xff9b, 1, ..] => v4(a, b),
         [0x2002, high, low, ..] => v4(high, low),
         _ => address,
     }
@@ -88,6 +90,9 @@ mod tests {
             "fe80::1",
             "febf::1",
             "fd00:ec2::254",
+            "fd00:ec2::23",
+            "fd20:ce::254",
+            "64:ff9b:1::169.254.169.254",
             "100.100.100.200",
             "168.63.129.16",
             "224.0.0.1",

@@ -276,6 +276,8 @@ impl StatusSink for LogStatus {
 fn report(ready: &Condition, status: &AgentStatus) {
     match status.state {
         AgentState::Connected => ready.holds(),
+        // A token that does not help takes nothing away from what works.
+        AgentState::Joining | AgentState::Refused if !status.hubs.is_empty() => ready.holds(),
         state if status.message.is_empty() => ready.fails(format!("{state:?}").to_lowercase()),
         _ => ready.fails(status.message.clone()),
     }

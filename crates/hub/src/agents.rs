@@ -10,8 +10,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agent_session::AgentSession, agent_sessions::AgentSessions, config::Times, join::Joins,
-    slots::Slot, snapshot::Snapshot,
+    agent_session::AgentSession, agent_sessions::AgentSessions, audit::clean, config::Times,
+    join::Joins, slots::Slot, snapshot::Snapshot,
 };
 
 /// What every agent's connection needs.
@@ -116,7 +116,8 @@ impl Agents {
             end = session.closed() => end,
             () = self.care_for(&agent, incoming) => session.closed().await,
         };
-        tracing::info!(%cluster, %source, %end, "agent disconnected");
+        let end = clean(&end.to_string());
+        tracing::info!(%cluster, %source, end, "agent disconnected");
         registration.ended(format!("the last session ended: {end}"));
     }
 

@@ -12,14 +12,16 @@ use strait_types::Redacted;
 use time::OffsetDateTime;
 
 use crate::{
-    AgentName, AgentRequest, Identity, PkiError, TrustDomain, bundle, certificate, spiffe, tls,
+    AgentName, AgentRequest, Identity, PkiError, TrustDomain, Validity, bundle, certificate,
+    spiffe, tls,
 };
 
-/// A certificate authority with its key.
+/// A certificate authority with its key. Nothing that it signs outlives it.
 pub struct Ca {
     issuer: Issuer<'static, KeyPair>,
     certificate_pem: String,
     certificate: CertificateDer<'static>,
+    not_after: Timestamp,
 }
 
 /// A certificate that was signed just now.
@@ -55,6 +57,7 @@ impl Ca {
         })?;
         Ok(Self {
             certificate_pem: signed.pem(),
+            not_after: Validity::of(signed.der())?.not_after,
             certificate: signed.der().clone(),
             issuer: Issuer::new(params, key),
         })
@@ -82,6 +85,7 @@ impl Ca {
         Ok(Self {
             issuer,
             certificate_pem: certificate_pem.to_owned(),
+            not_after: Validity::of(&certificate)?.not_after,
             certificate,
         })
     }
@@ -118,7 +122,7 @@ impl Ca {
         now: Timestamp,
     ) -> Result<Issued, PkiError> {
         let name = agent.cluster.as_str();
-        let mut params = blank(name, validity, now)?;
+        let mut params = blank(name, self.within(validity, now), now)?;
         if !agent.member.is_empty() {
             let uid = DnType::CustomDnType(spiffe::MEMBER_UID.to_vec());
             params.distinguished_name.push(uid, agent.member.as_str());
@@ -172,7 +176,7 @@ impl Ca {
         now: Timestamp,
     ) -> Result<(Issued, Redacted), PkiError> {
         let key = KeyPair::generate().map_err(PkiError::Key)?;
-        let mut params = blank(user, validity, now)?;
+        let mut params = blank(user, self.within(validity, now), now)?;
         if let Some(group) = group {
             params
                 .distinguished_name
@@ -193,10 +197,15 @@ impl Ca {
         let first = names.first().map(String::as_str).unwrap_or_default();
         // A common name has at most 64 characters; the names that count are the others.
         let common: String = first.chars().take(64).collect();
-        let mut params = blank(&common, validity, now)?;
+        let mut params = blank(&common, self.within(validity, now), now)?;
         params.subject_alt_names = names.iter().map(|n| san(n)).collect::<Result<_, _>>()?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.sign(&params, key, first)
+    }
+
+    /// At most so long that the certificate ends with the authority.
+    fn within(&self, validity: SignedDuration, now: Timestamp) -> SignedDuration {
+        validity.min(self.not_after.duration_since(now))
     }
 
     fn sign(

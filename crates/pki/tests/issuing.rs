@@ -139,6 +139,25 @@ fn a_certificate_reaches_back_a_little_and_knows_when_it_was_made() {
 }
 
 #[test]
+fn nothing_outlives_its_authority() {
+    let ca = Ca::generate("short", DAY, now()).unwrap();
+    let key = AgentKey::generate().unwrap();
+    let issued = ca
+        .issue_agent(
+            &request(&key),
+            &agent(),
+            &TrustDomain::default(),
+            YEAR,
+            now(),
+        )
+        .unwrap();
+    let (server, _) = ca.issue_server(&["a".to_owned()], YEAR, now()).unwrap();
+    for der in [&issued.der, &server.der] {
+        assert_eq!(Validity::of(der).unwrap().not_after, now() + DAY);
+    }
+}
+
+#[test]
 fn two_members_of_one_name_are_told_apart() {
     let key = AgentKey::generate().unwrap();
     let domain = TrustDomain::default();

@@ -4,7 +4,6 @@
 //! opens [streams](StreamId). The crate has no runtime, no socket and no clock: whoever drives it
 //! passes the bytes that arrived and the present [`Instant`](std::time::Instant), sends what
 //! [`Session::poll_transmit`] offers and reacts to what [`Session::poll_event`] tells.
-//! `docs/protocol.md` beside this crate describes the bytes.
 #![warn(missing_docs)]
 #![deny(
     clippy::indexing_slicing,

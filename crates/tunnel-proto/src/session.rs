@@ -282,12 +282,13 @@ impl Session {
     }
 
     /// Takes no more streams, asks the peer to open none, and closes the session when the last
-    /// one is over, at the deadline in any case.
+    /// one is over, at the deadline in any case. Of several deadlines the nearest counts.
     pub fn drain(&mut self, now: Instant, deadline: Duration) {
-        if self.state == State::Over || self.drain.ours.is_some() {
+        let at = now + deadline;
+        if self.state == State::Over || self.drain.ours.is_some_and(|before| before <= at) {
             return;
         }
-        self.drain.ours = Some(now + deadline);
+        self.drain.ours = Some(at);
         let deadline_ms = u32::try_from(deadline.as_millis()).unwrap_or(u32::MAX);
         self.put(&Frame::Drain {
             answer: false,

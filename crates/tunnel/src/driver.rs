@@ -91,6 +91,8 @@ impl Driver {
         shared.with(|state| {
             state.wire.attend(cx.waker());
             let now = now();
+            // What lies there was sent in time, however late it is read.
+            let read = receive(state, now, buffer, filled);
             if state
                 .proto
                 .poll_timeout()
@@ -98,7 +100,6 @@ impl Driver {
             {
                 state.proto.handle_timeout(now);
             }
-            let read = receive(state, now, buffer, filled);
             match (&state.end, read) {
                 (Some(reason), _) => Step::Over(reason.clone()),
                 (None, Poll::Ready(())) => Step::Again,

@@ -93,10 +93,15 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Future for Splice<IO> {
             down,
         } = self.get_mut();
         // Also while the connection takes nothing and gives nothing.
-        if let Poll::Ready(error) = stream.poll_broken(cx) {
+        if let Poll::Ready(error) = stream.poll_broken(cx, down.shut) {
             return Poll::Ready(SpliceEnd::from(error));
         }
-        let sent = up.poll(cx, io, stream);
+        let mut sent = up.poll(cx, io, stream);
+        if matches!(sent, Poll::Ready(Err(_))) && !down.shut && stream.has_arrived() {
+            // The peer takes no more, and has answered: the answer is delivered first.
+            up.shut = true;
+            sent = Poll::Ready(Ok(()));
+        }
         let received = down.poll(cx, stream, io);
         let end = match (sent, received) {
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => SpliceEnd::Complete,

@@ -74,8 +74,8 @@ impl Stream {
     }
 
     /// Ready when the stream was cut or the session is over, and nothing that came as a whole is
-    /// left to be read.
-    pub(crate) fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
+    /// left to be read: that is so until it was `delivered`.
+    pub(crate) fn poll_broken(&self, cx: &mut Context<'_>, delivered: bool) -> Poll<io::Error> {
         self.poll(|state, id| {
             let over = state.end.is_some();
             let Some(entry) = state.entries.get_mut(&id) else {
@@ -83,9 +83,9 @@ impl Stream {
             };
             let cut = match entry.end {
                 Some(StreamEnd::Reset(_)) => true,
-                Some(StreamEnd::ResetByPeer(_)) => !entry.fin,
+                Some(StreamEnd::ResetByPeer(_)) => delivered || !entry.fin,
                 Some(StreamEnd::Complete) => false,
-                None => over && !entry.fin,
+                None => over && (delivered || !entry.fin),
             };
             if cut {
                 return Poll::Ready(gone_with(state, id));
@@ -93,6 +93,12 @@ impl Stream {
             entry.watcher = Some(cx.waker().clone());
             Poll::Pending
         })
+    }
+
+    /// Whether everything that the peer has to say has arrived.
+    pub(crate) fn has_arrived(&self) -> bool {
+        self.shared
+            .with(|state| state.entries.get(&self.id).is_some_and(|entry| entry.fin))
     }
 
     fn poll<R>(&self, step: impl FnOnce(&mut State, StreamId) -> Poll<R>) -> Poll<R> {

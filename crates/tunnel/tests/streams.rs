@@ -251,6 +251,18 @@ async fn a_drained_session_ends_at_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_two_deadlines_of_a_drain_the_nearer_counts() {
+    let (dialer, mut acceptor) = pair(Config::default()).await;
+    let (_ours, _theirs) = stream_pair(&dialer, &mut acceptor).await;
+    let before = tokio::time::Instant::now();
+    dialer.session.drain(Duration::from_secs(49 * 24 * 3600));
+    dialer.session.drain(Duration::from_secs(5));
+    dialer.session.drain(Duration::from_secs(60));
+    acceptor.session.closed().await;
+    assert_eq!(before.elapsed(), Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_close_tells_the_peer_why() {
     let (dialer, acceptor) = pair(Config::default()).await;
     acceptor.session.close(CloseCode::Replaced);

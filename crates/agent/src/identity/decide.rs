@@ -11,6 +11,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) identity: Option<(&'a str, Validity)>,
     /// The token that is there.
     pub(crate) token: Option<&'a JoinToken>,
+    /// Whether that token was tried in vain and waits for its next try.
+    pub(crate) waits: bool,
     /// A fraction of 0 to 1 that stays the same for one process.
     pub(crate) jitter: f64,
 }
@@ -34,9 +36,13 @@ pub(crate) fn decide(seen: Seen<'_>, now: Timestamp) -> Step {
     match (seen.identity, seen.token) {
         (None, None) => Step::Wait(None),
         (None, Some(_)) => Step::Join,
-        (Some((got_with, _)), Some(token)) if token.token.id().as_str() != got_with => Step::Join,
-        (Some((_, validity)), _) => {
-            match rotation(validity.made(), validity.not_after, now, seen.jitter) {
+        (Some((got_with, validity)), token) => {
+            let other = token.is_some_and(|token| token.token.id().as_str() != got_with);
+            let due = rotation(validity.made(), validity.not_after, now, seen.jitter);
+            match due {
+                // A token that does not help must not cost the identity that does.
+                Rotation::Renew if other && seen.waits => Step::Renew,
+                Rotation::Keep { .. } | Rotation::Renew | Rotation::Expired if other => Step::Join,
                 Rotation::Keep { until } => Step::Wait(Some(until)),
                 Rotation::Renew => Step::Renew,
                 Rotation::Expired => Step::Lost,
@@ -75,7 +81,20 @@ mod tests {
         assert_eq!(step_at(Some("x"), Some(&token()), 300), Step::Join);
     }
 
+    #[test]
+    fn a_token_that_was_refused_does_not_stop_renewals() {
+        let token = token();
+        assert_eq!(step(Some("x"), Some(&token), 100, true), Step::Join);
+        assert_eq!(step(Some("x"), Some(&token), 201, true), Step::Renew);
+        assert_eq!(step(Some("x"), Some(&token), 201, false), Step::Join);
+        assert_eq!(step(Some("x"), Some(&token), 300, true), Step::Join);
+    }
+
     fn step_at(identity: Option<&str>, token: Option<&JoinToken>, now: i64) -> Step {
+        step(identity, token, now, false)
+    }
+
+    fn step(identity: Option<&str>, token: Option<&JoinToken>, now: i64, waits: bool) -> Step {
         let validity = Validity {
             // Made at 0, reaching back a tenth of its life.
             not_before: at(-30),
@@ -86,6 +105,7 @@ mod tests {
             Seen {
                 identity,
                 token,
+                waits,
                 jitter: 0.0,
             },
             at(now),

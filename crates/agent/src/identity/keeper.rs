@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use strait_pki::{Rotation, rotation};
 use strait_runtime::clock;
 use strait_types::JoinToken;
 use tokio::sync::watch;
@@ -43,7 +44,9 @@ pub(crate) struct Keeper {
     shown: Option<Arc<StoredIdentity>>,
     /// Why what is in the store cannot be used; the last good identity stays in use.
     broken: Option<String>,
+    /// Tries to join.
     tries: Pace,
+    renewals: Pace,
     saves: Pace,
 }
 
@@ -69,6 +72,7 @@ impl Keeper {
             shown: None,
             broken: None,
             tries: Pace::new(UNDECIDED),
+            renewals: Pace::new(RENEWALS),
             saves: Pace::new(UNDECIDED),
         }
     }
@@ -101,6 +105,7 @@ impl Keeper {
                 .as_ref()
                 .map(|a| (a.stored.token.as_str(), a.validity)),
             token: found.token.as_deref(),
+            waits: self.tries.is_waiting(),
             jitter: self.jitter,
         };
         let step = decide(seen, clock::timestamp());
@@ -137,13 +142,15 @@ impl Keeper {
         }
     }
 
-    fn use_identity(&mut self, stored: Arc<StoredIdentity>) {
+    /// Returns whether it can be used.
+    fn use_identity(&mut self, stored: Arc<StoredIdentity>) -> bool {
         match Active::new(stored) {
             Ok(active) => {
                 let expires = active.validity.not_after;
                 tracing::info!(cluster = active.stored.cluster, %expires, "identity in use");
                 self.active.send_replace(Some(Arc::new(active)));
                 self.broken = None;
+                true
             }
             Err(error) => {
                 let why = format!("the stored identity cannot be used: {}", chain(&error));
@@ -151,6 +158,7 @@ impl Keeper {
                     tracing::warn!(why, "the last good identity stays in use");
                 }
                 self.broken = Some(why);
+                false
             }
         }
     }
@@ -169,7 +177,7 @@ impl Keeper {
             Step::Lost => {
                 Phase::Troubled("the certificate has ended; a new join token is needed".to_owned())
             }
-            Step::Renew if self.tries.is_waiting() => return,
+            Step::Renew if self.renewals.is_waiting() => return,
             Step::Renew | Step::Wait(_) => match problem {
                 Some(problem) => Phase::Troubled(problem.clone()),
                 None => Phase::Good,
@@ -195,7 +203,12 @@ impl Keeper {
         match self.joiner.join(Arc::clone(token)).await {
             Ok(identity) => {
                 tracing::info!(cluster = identity.cluster, token = id, "joined");
-                Some(self.took(identity).await)
+                if self.took(identity).await {
+                    self.tries.worked();
+                } else {
+                    self.tries.failed();
+                }
+                Some(self.tries.next().unwrap_or_else(tokio::time::Instant::now))
             }
             Err(error) => {
                 let cause = &error as &dyn std::error::Error;
@@ -221,13 +234,22 @@ impl Keeper {
     /// Renews if it is time to; returns when there is something to do again.
     async fn renew(&mut self, active: &Active) -> Option<tokio::time::Instant> {
         let topic = format!("renewal of {}", active.validity.not_after);
-        if !self.tries.may_try(&topic, RENEWALS) {
-            return self.tries.next();
+        if !self.renewals.may_try(&topic, RENEWALS) {
+            return self.renewals.next();
         }
         match self.renewer.renew(Arc::clone(&active.stored)).await {
             Ok(identity) => {
                 tracing::info!("certificate renewed");
-                Some(self.took(identity).await)
+                if self.took(identity).await {
+                    self.renewals.worked();
+                } else {
+                    self.renewals.failed();
+                }
+                Some(
+                    self.renewals
+                        .next()
+                        .unwrap_or_else(tokio::time::Instant::now),
+                )
             }
             Err(error) => {
                 let cause = &error as &dyn std::error::Error;
@@ -235,22 +257,30 @@ impl Keeper {
                 let trouble = format!("failed to renew the certificate: {}", chain(cause));
                 self.board
                     .phase(&active.stored.token, Phase::Troubled(trouble));
-                self.tries.failed();
-                self.tries.next()
+                self.renewals.failed();
+                self.renewals.next()
             }
         }
     }
 
     /// Uses a new identity and keeps it. The token is spent: what cannot be kept now is kept later.
-    /// Returns at once as the time to look for what to do next.
-    async fn took(&mut self, identity: StoredIdentity) -> tokio::time::Instant {
-        self.tries.worked();
-        self.saves.worked();
+    /// Returns whether it is of use: one that cannot be used is not kept in place of one that can,
+    /// and of one that is due again already nothing is gained by asking at once.
+    async fn took(&mut self, identity: StoredIdentity) -> bool {
         let identity = Arc::new(identity);
-        self.use_identity(Arc::clone(&identity));
+        if !self.use_identity(Arc::clone(&identity)) {
+            return false;
+        }
+        self.saves.worked();
         self.unsaved = Some(identity);
         self.save_again().await;
-        tokio::time::Instant::now()
+        let active = self.active.borrow();
+        active.as_ref().is_some_and(|active| {
+            let validity = active.validity;
+            let now = clock::timestamp();
+            let due = rotation(validity.made(), validity.not_after, now, self.jitter);
+            matches!(due, Rotation::Keep { .. })
+        })
     }
 
     async fn save_again(&mut self) {
