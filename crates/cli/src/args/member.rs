@@ -14,6 +14,16 @@ const TTL: (SignedDuration, SignedDuration) = (
     SignedDuration::from_hours(24 * 7),
 );
 
+/// A file's path. Elsewhere `-o` chooses a format, so a format is not what is meant here.
+fn token_path(text: &str) -> Result<PathBuf, String> {
+    if matches!(text, "json" | "yaml" | "table") {
+        return Err(format!(
+            "`-o` names the file to write here, and token files are YAML; `./{text}` if the file is to be called so"
+        ));
+    }
+    Ok(text.into())
+}
+
 /// What can be done with join tokens.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenVerb {
@@ -39,7 +49,7 @@ pub(crate) struct TokenCreateArgs {
     #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = ttl)]
     pub(crate) ttl: SignedDuration,
     /// File to write, readable by you alone [default: standard output]
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = token_path)]
     pub(crate) output: Option<PathBuf>,
     /// Where the member reaches the hub; may be given more than once [default: as installed]
     #[arg(long = "hub", value_name = "HOST:PORT", value_parser = host_port)]
@@ -67,7 +77,7 @@ pub(crate) struct JoinArgs {
     #[arg(long = "hub", value_name = "HOST:PORT", value_parser = host_port)]
     pub(crate) hubs: Vec<String>,
     /// What the hub may reach here, NAMESPACE/SERVICE[:PORT], `*` stands for anything; may be
-    /// given more than once [default: */*]
+    /// given more than once [default: as it is, at first */*]
     #[arg(long, value_name = "PATTERN", value_parser = pattern)]
     pub(crate) allow: Vec<String>,
     /// Image of the agent [default: that of this version]

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+use kube::ResourceExt;
 use serde::Serialize;
-use strait_api::wire_names::{AGENT_NAMESPACE, AGENT_STATUS_CONFIG_MAP};
+use strait_api::wire_names::{AGENT_NAMESPACE, AGENT_STATUS_CONFIG_MAP, CLUSTER_LABEL};
 use strait_install::{AgentInstall, AgentState, AgentStatus};
 use strait_runtime::clock;
 use strait_types::{JoinRefusal, JoinToken};
@@ -23,6 +24,9 @@ use crate::{
     rollout, token_file,
     wait::{Seen, Waited, seconds, wait},
 };
+
+/// The agent's Deployment.
+const AGENT: &str = "strait-agent";
 
 #[derive(Debug, Serialize)]
 struct Joined {
@@ -46,12 +50,23 @@ pub(crate) async fn run(
     check(&token, clock::timestamp())?;
     let started = clock::now();
     let cluster = Cluster::connect(global).await?;
+    let present = cluster
+        .get(cluster.namespaced::<Deployment>(AGENT_NAMESPACE), AGENT)
+        .await?;
+    if let Some(other) = present.as_ref().and_then(|agent| member_of(agent, &token)) {
+        return Err(other);
+    }
+    let allow = match (&present, args.allow.as_slice()) {
+        // Who says nothing about it leaves it as it is.
+        (Some(agent), []) => allow_list(agent),
+        _ => args.allow.clone(),
+    };
     let install = AgentInstall {
         image: args.image.clone().unwrap_or_else(|| IMAGE.to_owned()),
         version: VERSION.to_owned(),
         cluster: token.cluster.to_string(),
         replicas: args.replicas,
-        allow: args.allow.clone(),
+        allow,
     };
     let mut objects = install.objects();
     let secret = install.join_secret(&token_file::to_yaml(&token)?);
@@ -75,6 +90,34 @@ pub(crate) async fn run(
         joined.seconds = Some(seconds(clock::now() - started));
     }
     printer.report(args.format.output, &joined)
+}
+
+/// The refusal to make a member another one: its sessions would be those of two clusters.
+fn member_of(agent: &Deployment, token: &JoinToken) -> Option<Failure> {
+    let now = agent.labels().get(CLUSTER_LABEL)?;
+    (now != token.cluster.as_str()).then(|| {
+        Failure::new(format!(
+            "this cluster is a member as {now}, and the token is for {}",
+            token.cluster
+        ))
+        .with_hint(
+            "is this the right context? `strait uninstall agent` ends the present membership",
+        )
+    })
+}
+
+/// What an agent that runs already lets the hub reach.
+fn allow_list(agent: &Deployment) -> Vec<String> {
+    let pod = agent
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.template.spec.as_ref());
+    let containers = pod.map(|pod| pod.containers.as_slice()).unwrap_or_default();
+    let args = containers
+        .iter()
+        .flat_map(|container| container.args.iter().flatten());
+    args.filter_map(|arg| arg.strip_prefix("--allow=").map(str::to_owned))
+        .collect()
 }
 
 /// Refuses what the hub would refuse, before anything is changed.
@@ -183,9 +226,43 @@ impl Report for Joined {
 #[cfg(test)]
 mod tests {
     use jiff::SignedDuration;
+    use strait_install::Kind;
     use strait_types::JoinCredential;
 
     use super::*;
+
+    fn agent() -> Deployment {
+        let install = AgentInstall {
+            image: "i".to_owned(),
+            version: "1".to_owned(),
+            cluster: "cluster1".to_owned(),
+            replicas: 1,
+            allow: vec!["default/*".to_owned(), "search/web:443".to_owned()],
+        };
+        let objects = install.objects();
+        let deployment = objects.iter().find(|o| o.kind() == Kind::Deployment);
+        serde_json::from_value(deployment.unwrap().value().clone()).unwrap()
+    }
+
+    #[test]
+    fn a_member_is_not_made_another_one() {
+        let token = |cluster: &str| JoinToken {
+            cluster: cluster.parse().unwrap(),
+            expires: Timestamp::UNIX_EPOCH,
+            hubs: vec![],
+            ca_bundle: String::new(),
+            token: JoinCredential::from_random([1; 8], [2; 32]),
+        };
+        assert!(member_of(&agent(), &token("cluster1")).is_none());
+        let refused = member_of(&agent(), &token("cluster2")).unwrap().render();
+        assert!(refused.contains("a member as cluster1"), "{refused}");
+    }
+
+    #[test]
+    fn the_allow_list_is_read_back_as_it_was_written() {
+        assert_eq!(allow_list(&agent()), ["default/*", "search/web:443"]);
+        assert_eq!(allow_list(&Deployment::default()), Vec::<String>::new());
+    }
 
     #[test]
     fn the_agents_own_reason_is_told() {

@@ -17,6 +17,8 @@ use crate::{
 struct Listening {
     proxy: String,
     hub: Vec<String>,
+    /// What is reached without it: this machine and the API server of the kubeconfig.
+    no_proxy: String,
 }
 
 pub(crate) async fn run(
@@ -40,6 +42,7 @@ pub(crate) async fn run(
     let listening = Listening {
         proxy: url(proxy.local_addr()),
         hub: hub.addresses().to_vec(),
+        no_proxy: no_proxy(cluster.config().cluster_url.host()),
     };
     printer.report(args.format.output, &listening)?;
     printer.say(&format!(
@@ -60,6 +63,14 @@ async fn hub(cluster: &Cluster, args: &ProxyArgs) -> Result<Hub, Failure> {
     Hub::at(cluster, args.hub.iter().cloned().collect(), Some(bundle)).await
 }
 
+fn no_proxy(api_server: Option<&str>) -> String {
+    let own = ["localhost", "127.0.0.1"];
+    own.into_iter()
+        .chain(api_server)
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
 fn url(address: SocketAddr) -> String {
     format!("http://{address}")
 }
@@ -68,9 +79,13 @@ impl Report for Listening {
     /// Lines for a shell.
     fn table(&self) -> String {
         let line = |name| format!("export {name}={}\n", self.proxy);
-        ["http_proxy", "https_proxy", "HTTPS_PROXY"]
+        let exports = ["http_proxy", "https_proxy", "HTTPS_PROXY"]
             .map(line)
-            .concat()
+            .concat();
+        let without = ["no_proxy", "NO_PROXY"]
+            .map(|name| format!("export {name}={}\n", self.no_proxy))
+            .concat();
+        exports + &without
     }
 }
 
@@ -83,12 +98,15 @@ mod tests {
         let listening = Listening {
             proxy: url(SocketAddr::from(([127, 0, 0, 1], 3128))),
             hub: vec!["hub:8443".to_owned()],
+            no_proxy: no_proxy(Some("10.0.0.1")),
         };
         assert_eq!(
             listening.table(),
             "export http_proxy=http://127.0.0.1:3128\n\
              export https_proxy=http://127.0.0.1:3128\n\
-             export HTTPS_PROXY=http://127.0.0.1:3128\n"
+             export HTTPS_PROXY=http://127.0.0.1:3128\n\
+             export no_proxy=localhost,127.0.0.1,10.0.0.1\n\
+             export NO_PROXY=localhost,127.0.0.1,10.0.0.1\n"
         );
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 use jiff::Timestamp;
 use rand::Rng;
+use strait_api::is_reserved_cluster;
 use strait_file_kit::{HubFile, State};
 use strait_install::JoinRecord;
 use strait_runtime::clock;
@@ -31,6 +32,10 @@ pub(crate) async fn create(
     args: &TokenCreateArgs,
     printer: &mut Printer<'_>,
 ) -> Result<(), Failure> {
+    if is_reserved_cluster(args.cluster.as_str()) {
+        let what = "is a namespace of the hub itself, so no member can be called so";
+        return Err(Failure::usage(format!("`{}` {what}", args.cluster)));
+    }
     let now = clock::timestamp();
     let (hub, addresses, ca_bundle) = match &args.config {
         Some(path) => of_files(path, now)?,
