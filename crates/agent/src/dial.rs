@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{
     port::choose,
-    services::{Cache, Service, ServicePort},
+    services::{Cache, Found, Service, ServicePort},
 };
 
 /// How long a dial may take, from the look-up to the connection.
@@ -87,12 +87,12 @@ impl Dialer {
             Err(refusal) => refusal,
         };
         // What was remembered may be old: look again, and dial again if it is not the same.
-        self.services.forget(namespace, name, &remembered).await;
-        if Instant::now() >= deadline {
+        let again = self.services.forget(namespace, name, &remembered).await;
+        if !again || Instant::now() >= deadline {
             return Err(refusal);
         }
         let fresh = self.look_up(exposed, deadline).await?;
-        if fresh == remembered {
+        if **fresh == **remembered {
             return Err(refusal);
         }
         self.dial_service(&fresh, exposed, choice, deadline).await
@@ -102,7 +102,7 @@ impl Dialer {
         &self,
         exposed: &ExposedService,
         deadline: Instant,
-    ) -> Result<Arc<Service>, Refusal> {
+    ) -> Result<Arc<Found>, Refusal> {
         let (namespace, name) = (&exposed.namespace, &exposed.service);
         let found = match timeout_at(deadline, self.services.get(namespace, name)).await {
             Ok(Ok(found)) => found,

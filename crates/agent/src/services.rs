@@ -9,7 +9,7 @@ use std::{fmt, net::IpAddr, sync::Arc};
 use futures::future::BoxFuture;
 use thiserror::Error;
 
-pub(crate) use self::cache::Cache;
+pub(crate) use self::cache::{Cache, Found};
 pub use self::{
     files::{FileServices, ServicesFileError},
     kubernetes::KubeServices,

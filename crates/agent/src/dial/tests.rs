@@ -47,6 +47,11 @@ async fn a_service_that_has_moved_is_looked_up_again() {
         service(&["127.0.0.1"], open),
     ];
     let dialer = dialer(&["*/*"], World::new([("s", moved)]));
+    let refusal = dialer.dial(&exposed("s"), &any()).await.unwrap_err();
+    assert_eq!(refusal.code, RefusalCode::ConnectionRefused);
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(1)).await;
+    tokio::time::resume();
     assert!(dialer.dial(&exposed("s"), &any()).await.is_ok());
 }
 

@@ -1,14 +1,23 @@
 //! Remembers Services for a short while, and asks for one only once at a time.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    ops::Deref,
+    sync::Arc,
+    time::{Duration, Instant as MokaInstant},
+};
 
-use moka::future::Cache as Moka;
+use moka::{Expiry, future::Cache as Moka};
+use tokio::time::Instant;
 
 use super::{LookupError, Service, Services};
 
 /// How long an answer is good. A service that moved is looked up again when its dial fails, so
 /// this only bounds how long a removed one is still tried.
 const LIFE: Duration = Duration::from_secs(5);
+/// How long the API server is not asked again after an answer that did not help: that there is no
+/// such Service, or one whose endpoints could not be dialled. So what many dial in vain costs the
+/// member's API server two requests a second, and a Service that has come is found within one.
+const RECHECK: Duration = Duration::from_secs(1);
 /// Services in use at a time, in numbers; those beyond are looked up each time.
 const CAPACITY: u64 = 10_000;
 
@@ -18,8 +27,19 @@ type Key = (Box<str>, Box<str>);
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
     inner: Arc<dyn Services>,
-    known: Moka<Key, Option<Arc<Service>>>,
+    known: Moka<Key, Option<Arc<Found>>>,
 }
+
+/// A Service as the API server told it.
+#[derive(Debug)]
+pub(crate) struct Found {
+    service: Service,
+    at: Instant,
+}
+
+/// How long each kind of answer is good.
+#[derive(Debug)]
+struct Lives;
 
 // === impl Cache ===
 
@@ -27,35 +47,67 @@ impl Cache {
     pub(crate) fn new(inner: Arc<dyn Services>) -> Self {
         let known = Moka::builder()
             .max_capacity(CAPACITY)
-            .time_to_live(LIFE)
+            .expire_after(Lives)
             .build();
         Self { inner, known }
     }
 
-    /// The Service, at most [`LIFE`] old. Whoever asks while it is looked up waits for that answer.
-    /// That there is none is not remembered.
+    /// The Service, at most [`LIFE`] old; that there is none, at most [`RECHECK`] old. Whoever asks
+    /// while it is looked up waits for that answer.
     pub(crate) async fn get(
         &self,
         namespace: &str,
         service: &str,
-    ) -> Result<Option<Arc<Service>>, Arc<LookupError>> {
-        let look_up = async { Ok(self.inner.look_up(namespace, service).await?.map(Arc::new)) };
+    ) -> Result<Option<Arc<Found>>, Arc<LookupError>> {
+        let look_up = async {
+            let found = self.inner.look_up(namespace, service).await?;
+            Ok(found.map(|service| {
+                Arc::new(Found {
+                    service,
+                    at: Instant::now(),
+                })
+            }))
+        };
         let key: Key = (namespace.into(), service.into());
-        let found = self.known.try_get_with_by_ref(&key, look_up).await?;
-        if found.is_none() {
-            self.known.invalidate(&key).await;
-        }
-        Ok(found)
+        self.known.try_get_with_by_ref(&key, look_up).await
     }
 
-    /// Forgets a Service that did not turn out to be as remembered. One that somebody has looked
-    /// up again in the meantime stays.
-    pub(crate) async fn forget(&self, namespace: &str, service: &str, stale: &Arc<Service>) {
+    /// Forgets a Service that did not turn out to be as remembered; returns whether it is worth to
+    /// ask again. One that was told less than [`RECHECK`] ago stays, and so does one that somebody
+    /// has looked up again in the meantime.
+    pub(crate) async fn forget(&self, namespace: &str, service: &str, stale: &Arc<Found>) -> bool {
+        if stale.at.elapsed() < RECHECK {
+            return false;
+        }
         let key: Key = (namespace.into(), service.into());
         let current = self.known.get(&key).await.flatten();
         if current.is_some_and(|current| Arc::ptr_eq(&current, stale)) {
             self.known.invalidate(&key).await;
         }
+        true
+    }
+}
+
+// === impl Found ===
+
+impl Deref for Found {
+    type Target = Service;
+
+    fn deref(&self) -> &Service {
+        &self.service
+    }
+}
+
+// === impl Lives ===
+
+impl Expiry<Key, Option<Arc<Found>>> for Lives {
+    fn expire_after_create(
+        &self,
+        _: &Key,
+        found: &Option<Arc<Found>>,
+        _: MokaInstant,
+    ) -> Option<Duration> {
+        Some(if found.is_some() { LIFE } else { RECHECK })
     }
 }
 
@@ -89,6 +141,7 @@ mod tests {
                         service: service.to_owned(),
                         source: Arc::new(std::fmt::Error),
                     }),
+                    "empty" => Ok(None),
                     _ => Ok(Some(Service::default())),
                 }
             })
@@ -112,16 +165,33 @@ mod tests {
         assert_eq!(counting.asked.load(Ordering::SeqCst), 2);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn only_the_stale_answer_is_forgotten() {
         let (counting, cache) = cache(1);
         let stale = cache.get("default", "search").await.unwrap().unwrap();
-        cache.forget("default", "search", &stale).await;
+        tokio::time::advance(RECHECK).await;
+        assert!(cache.forget("default", "search", &stale).await);
         let fresh = cache.get("default", "search").await.unwrap().unwrap();
-        cache.forget("default", "search", &stale).await;
+        assert!(cache.forget("default", "search", &stale).await);
         let same = cache.get("default", "search").await.unwrap().unwrap();
         assert!(Arc::ptr_eq(&fresh, &same));
         assert_eq!(counting.asked.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_dialled_in_vain_is_asked_for_once_in_a_while() {
+        let (counting, cache) = cache(1);
+        for _ in 0..50 {
+            let found = cache.get("default", "search").await.unwrap().unwrap();
+            assert!(!cache.forget("default", "search", &found).await);
+            assert!(cache.get("empty", "search").await.unwrap().is_none());
+        }
+        assert_eq!(counting.asked.load(Ordering::SeqCst), 2);
+        let life = |found| {
+            let key = ("default".into(), "search".into());
+            Lives.expire_after_create(&key, &found, strait_runtime::clock::now())
+        };
+        assert_eq!(life(None), Some(RECHECK));
     }
 
     fn cache(permits: usize) -> (Arc<Counting>, Cache) {
