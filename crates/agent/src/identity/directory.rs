@@ -17,6 +17,11 @@ use super::{
 
 /// How often the files are looked at.
 const EVERY: Duration = Duration::from_secs(1);
+/// Holds a whole identity that is not yet, or not all, in its place. A process that finds it puts
+/// the rest there: an identity is replaced as a whole, also when the one who does it is killed.
+const NEXT: &str = ".next";
+/// Becomes [`NEXT`] when it is whole.
+const UNFINISHED: &str = ".unfinished";
 
 /// An identity in the files of a directory, and a token in a file of its own.
 #[derive(Debug)]
@@ -42,6 +47,10 @@ impl DirectoryStore {
             materials: materials.clone(),
         };
         let watching = async move {
+            if let Err(error) = put_in_place(&directory).await {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(directory = %directory.display(), error, "an identity that was being saved is not all in its place");
+            }
             while !stop.is_cancelled() {
                 let new = load(&directory, token.as_deref()).await;
                 materials.send_if_modified(|old| replaced(old, new));
@@ -124,21 +133,51 @@ async fn read(path: &Path) -> Result<Option<String>, String> {
 
 async fn save(directory: &Path, identity: &StoredIdentity) -> io::Result<()> {
     tokio::fs::create_dir_all(directory).await?;
+    // What was decided before is done first: it is not to come back later.
+    put_in_place(directory).await?;
+    let unfinished = directory.join(UNFINISHED);
+    remove_directory(&unfinished).await?;
+    tokio::fs::create_dir(&unfinished).await?;
     for (name, text) in identity.parts() {
-        let new = directory.join(format!(".{name}.new"));
-        let _ = tokio::fs::remove_file(&new).await;
         let mut options = tokio::fs::OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&new)
-            .await?;
+        options.write(true).create_new(true).mode(0o600);
+        let mut file = options.open(unfinished.join(name)).await?;
         file.write_all(text.as_bytes()).await?;
         file.sync_all().await?;
-        tokio::fs::rename(&new, directory.join(name)).await?;
     }
-    Ok(())
+    sync(&unfinished).await?;
+    tokio::fs::rename(&unfinished, directory.join(NEXT)).await?;
+    sync(directory).await?;
+    put_in_place(directory).await
+}
+
+/// Moves what is in [`NEXT`] to its place, the certificate last. Nothing to do when there is none.
+async fn put_in_place(directory: &Path) -> io::Result<()> {
+    let next = directory.join(NEXT);
+    if !tokio::fs::try_exists(&next).await? {
+        return Ok(());
+    }
+    for name in [KEY, CA_BUNDLE, HUBS, CLUSTER, TOKEN, CERTIFICATE] {
+        match tokio::fs::rename(next.join(name), directory.join(name)).await {
+            // It is in its place already.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            moved => moved?,
+        }
+    }
+    sync(directory).await?;
+    remove_directory(&next).await
+}
+
+async fn remove_directory(path: &Path) -> io::Result<()> {
+    match tokio::fs::remove_dir_all(path).await {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Makes what happened in a directory last.
+async fn sync(directory: &Path) -> io::Result<()> {
+    tokio::fs::File::open(directory).await?.sync_all().await
 }
 
 #[cfg(test)]
@@ -150,14 +189,7 @@ mod tests {
     #[tokio::test]
     async fn an_identity_survives_its_files() {
         let directory = tempfile::tempdir().unwrap();
-        let identity = StoredIdentity {
-            cluster: "cluster1".to_owned(),
-            certificate: "CERT\n".to_owned(),
-            key: Redacted::new("KEY\n"),
-            ca_bundle: "CA\n".to_owned(),
-            hubs: vec!["a:1".to_owned(), "b:2".to_owned()],
-            token: "ab".to_owned(),
-        };
+        let identity = identity("1");
         assert!(load(directory.path(), None).await.identity.is_none());
         save(directory.path(), &identity).await.unwrap();
         let loaded = load(directory.path(), None).await;
@@ -168,6 +200,59 @@ mod tests {
             std::os::unix::fs::PermissionsExt::mode(&key.permissions()) & 0o777,
             0o600
         );
+        let names = std::fs::read_dir(directory.path()).unwrap();
+        assert_eq!(names.count(), 6, "nothing is left over");
+    }
+
+    #[tokio::test]
+    async fn an_identity_is_replaced_as_a_whole_wherever_its_writer_dies() {
+        // The writer dies before the new one is whole, and after so many files were moved.
+        for moved in [None, Some(0), Some(1), Some(3), Some(6)] {
+            let directory = tempfile::tempdir().unwrap();
+            let (old, new) = (identity("1"), identity("2"));
+            save(directory.path(), &old).await.unwrap();
+            let whole = directory
+                .path()
+                .join(if moved.is_some() { NEXT } else { UNFINISHED });
+            std::fs::create_dir(&whole).unwrap();
+            for (number, (name, text)) in new.parts().into_iter().enumerate() {
+                let place = match moved {
+                    Some(moved) if number < moved => directory.path(),
+                    _ => &whole,
+                };
+                std::fs::write(place.join(name), text).unwrap();
+            }
+            let stop = CancellationToken::new();
+            let (store, watching) =
+                DirectoryStore::new(directory.path().to_owned(), None, stop.clone());
+            let mut materials = store.materials();
+            let (found, ()) = tokio::join!(
+                async {
+                    let loaded = materials.wait_for(|m| m.loaded).await.unwrap();
+                    let found = loaded.identity.as_deref().cloned();
+                    stop.cancel();
+                    found
+                },
+                watching
+            );
+            let expected = if moved.is_some() { new } else { old };
+            assert_eq!(found, Some(expected), "{moved:?}");
+            save(directory.path(), &identity("3")).await.unwrap();
+            let loaded = load(directory.path(), None).await;
+            assert_eq!(loaded.identity.as_deref(), Some(&identity("3")));
+        }
+    }
+
+    /// An identity that differs from that of another number in everything.
+    fn identity(number: &str) -> StoredIdentity {
+        StoredIdentity {
+            cluster: format!("cluster{number}"),
+            certificate: format!("CERT {number}\n"),
+            key: Redacted::new(format!("KEY {number}\n")),
+            ca_bundle: format!("CA {number}\n"),
+            hubs: vec![format!("a:{number}"), format!("b:{number}")],
+            token: format!("ab{number}"),
+        }
     }
 
     #[tokio::test]
