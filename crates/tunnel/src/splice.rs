@@ -36,7 +36,8 @@ pub struct Spliced {
 /// Why a splice ended.
 #[derive(Debug)]
 pub enum SpliceEnd {
-    /// Both directions were finished, and everything arrived.
+    /// Both directions were finished, and everything arrived: what was received has been written
+    /// to the connection here, and the peer has read what was sent.
     Complete,
     /// The stream was cut.
     Reset(StreamReset),
@@ -104,7 +105,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Future for Splice<IO> {
         }
         let received = down.poll(cx, stream, io);
         let end = match (sent, received) {
-            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => SpliceEnd::Complete,
+            // The peer may still fail to deliver; both sides tell the same end.
+            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => match ready!(stream.poll_agreed(cx)) {
+                Ok(()) => SpliceEnd::Complete,
+                Err(error) => SpliceEnd::from(error),
+            },
             (Poll::Ready(Err(error)), _) | (_, Poll::Ready(Err(error))) => SpliceEnd::from(error),
             (Poll::Pending, _) | (_, Poll::Pending) => return Poll::Pending,
         };

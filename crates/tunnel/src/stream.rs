@@ -95,6 +95,25 @@ impl Stream {
         })
     }
 
+    /// Ready once both sides have said everything and read everything; an error when the stream
+    /// ends otherwise. For who has done both on this side.
+    pub(crate) fn poll_agreed(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll(|state, id| {
+            let over = state.end.is_some();
+            let Some(entry) = state.entries.get_mut(&id) else {
+                return Poll::Ready(Err(gone(state)));
+            };
+            match entry.end {
+                Some(StreamEnd::Complete) => Poll::Ready(Ok(())),
+                None if !over => {
+                    entry.watcher = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+                _ => Poll::Ready(Err(gone_with(state, id))),
+            }
+        })
+    }
+
     /// Whether everything that the peer has to say has arrived.
     pub(crate) fn has_arrived(&self) -> bool {
         self.shared

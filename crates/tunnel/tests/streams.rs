@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use strait_tunnel::{
     CloseCode, Config, Driver, EndReason, Incoming, Lost, Open, OpenError, Request, Session, Side,
-    StreamReset, reset_code,
+    SpliceEnd, StreamReset, reset_code, splice,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
@@ -131,6 +131,34 @@ async fn a_reset_is_seen_by_both_ends_with_its_code() {
                 by_peer
             }
         );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_splice_is_complete_when_the_peer_has_read_everything() {
+    let (dialer, mut acceptor) = pair(Config::default()).await;
+    for peer_reads in [true, false] {
+        let (ours, mut theirs) = stream_pair(&dialer, &mut acceptor).await;
+        let (mut client, socket) = duplex(1024);
+        let mut splicing = std::pin::pin!(splice(ours, socket));
+        theirs.shutdown().await.unwrap();
+        client.write_all(b"the last byte").await.unwrap();
+        client.shutdown().await.unwrap();
+        let early = tokio::time::timeout(Duration::from_secs(60), &mut splicing).await;
+        assert!(early.is_err(), "nobody has read it: {early:?}");
+        if peer_reads {
+            let mut all = String::new();
+            theirs.read_to_string(&mut all).await.unwrap();
+            assert_eq!(all, "the last byte");
+            let spliced = splicing.await;
+            assert!(matches!(spliced.end, SpliceEnd::Complete), "{spliced:?}");
+        } else {
+            // What a splice at the peer does whose connection breaks.
+            theirs.reset(reset_code::IO);
+            let spliced = splicing.await;
+            let told = matches!(spliced.end, SpliceEnd::Reset(r) if r.code == reset_code::IO);
+            assert!(told, "{spliced:?}");
+        }
     }
 }
 
