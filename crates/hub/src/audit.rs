@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
 };
@@ -57,6 +57,7 @@ pub(crate) struct Meter(Arc<Counts>);
 struct Counts {
     sent: AtomicU64,
     received: AtomicU64,
+    service_ended: AtomicBool,
 }
 
 /// What is known so far; dropped unfinished, the line is written all the same.
@@ -189,6 +190,20 @@ impl Meter {
     pub(crate) fn received(&self, bytes: usize) {
         let bytes = u64::try_from(bytes).unwrap_or(0);
         self.0.received.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The service sends no more, or its connection broke.
+    pub(crate) fn service_ended(&self) {
+        self.0.service_ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Who went away, when an exchange of bytes broke: the service if it ended before.
+    pub(crate) fn broken(&self) -> End {
+        if self.0.service_ended.load(Ordering::Relaxed) {
+            End::TargetGone
+        } else {
+            End::CallerGone
+        }
     }
 
     fn bytes(&self) -> Bytes {

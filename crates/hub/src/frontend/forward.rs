@@ -245,13 +245,13 @@ async fn carry(
     let end = tokio::select! {
         biased;
         code = cut.wait() => End::Cut(code),
-        end = join(caller, service) => end,
+        end = join(caller, service, connection.meter()) => end,
     };
     exchange.finish(&end);
     drop(connection);
 }
 
-async fn join(caller: OnUpgrade, service: OnUpgrade) -> End {
+async fn join(caller: OnUpgrade, service: OnUpgrade, meter: &Meter) -> End {
     let (caller, service): (Upgraded, Upgraded) = match tokio::join!(caller, service) {
         (Ok(caller), Ok(service)) => (caller, service),
         (Err(_), _) => return End::CallerGone,
@@ -262,7 +262,7 @@ async fn join(caller: OnUpgrade, service: OnUpgrade) -> End {
         Ok(_) => End::Complete,
         Err(error) => {
             tracing::debug!(%error, "an upgraded connection broke");
-            End::CallerGone
+            meter.broken()
         }
     }
 }

@@ -67,7 +67,7 @@ pub(super) enum Unsent {
     Failed(hyper::Error),
 }
 
-/// A stream whose bytes are counted.
+/// A stream whose bytes and whose end are noted.
 #[derive(Debug)]
 pub(super) struct Metered<S> {
     inner: S,
@@ -218,7 +218,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
-        self.meter.received(buf.filled().len() - before);
+        let count = buf.filled().len() - before;
+        self.meter.received(count);
+        let room = count + buf.remaining() > 0;
+        if matches!(polled, Poll::Ready(Err(_))) || (polled.is_ready() && room && count == 0) {
+            self.meter.service_ended();
+        }
         polled
     }
 }
@@ -230,8 +235,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.inner).poll_write(cx, bytes);
-        if let Poll::Ready(Ok(count)) = &polled {
-            self.meter.sent(*count);
+        match &polled {
+            Poll::Ready(Ok(count)) => self.meter.sent(*count),
+            Poll::Ready(Err(_)) => self.meter.service_ended(),
+            Poll::Pending => {}
         }
         polled
     }

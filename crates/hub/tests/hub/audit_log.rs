@@ -121,6 +121,7 @@ async fn every_stream_and_every_refusal_leaves_one_line() {
     );
     what_nobody_answers_has_its_bytes(&world, &agent, &lines).await;
     nothing_of_a_url_but_its_host_is_told(&world, &lines).await;
+    who_broke_a_websocket_is_told(&world, &agent, &lines).await;
 
     let everything = format!("{:?}", lines.0.lock());
     assert!(!everything.contains("s3cret") && !everything.contains("wr0ng"));
@@ -157,6 +158,35 @@ async fn nothing_of_a_url_but_its_host_is_told(world: &World, lines: &Lines) {
     let head = "GET http://u:s3cret@audit-url.default.cluster1/?t=s3cret HTTP/1.1\nhost: x";
     assert_eq!(caller.ask(head).await.status, 400);
     assert_eq!(lines.nth(5).await["name"], "audit-url.default.cluster1");
+}
+
+async fn who_broke_a_websocket_is_told(world: &World, agent: &Agent, lines: &Lines) {
+    let breaking = service::raw(&world.tasks, |mut tcp| async move {
+        service::read_head(&mut tcp).await;
+        let switched = "HTTP/1.1 101 S\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+        tcp.write_all(switched.as_bytes()).await.unwrap();
+        let mut word = [0; 5];
+        tcp.read_exact(&mut word).await.unwrap();
+        if &word == b"break" {
+            // With unread bytes, it is reset and not finished.
+            tcp.set_zero_linger().unwrap();
+        } else {
+            let _ = tokio::io::copy(&mut tcp, &mut tokio::io::sink()).await;
+        }
+    });
+    agent.serve("audit-mute.default:*", breaking.await, r#"{"port":80}"#);
+    for (number, word, code) in [(6, "break", "target-gone"), (7, "leave", "caller-gone")] {
+        let mut caller = Caller::new(world).await;
+        let head = "GET / HTTP/1.1\nhost: audit-mute.default.cluster1\n\
+                    authorization: Bearer s3cret\nconnection: upgrade\nupgrade: websocket";
+        assert_eq!(caller.ask(head).await.status, 101);
+        caller.send(word).await;
+        if word == "break" {
+            caller.read_to_end().await;
+        }
+        drop(caller);
+        assert_eq!(lines.nth(number).await["code"], code);
+    }
 }
 
 async fn audited_world() -> (World, Agent) {
