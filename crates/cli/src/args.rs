@@ -90,11 +90,13 @@ pub(crate) struct FormatArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Install a hub into the current cluster
+    #[command(after_help = "Examples:\n  strait install hub --address hub.example.com:8443 --wait")]
     Install {
         #[command(subcommand)]
         target: InstallTarget,
     },
     /// Make join tokens
+    #[command(after_help = "Examples:\n  strait token create --cluster cluster1 -o token.yaml")]
     Token {
         #[command(subcommand)]
         verb: TokenVerb,

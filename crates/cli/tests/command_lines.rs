@@ -39,7 +39,9 @@ async fn version_is_data_in_every_form() {
 #[tokio::test]
 async fn every_verb_has_help_with_examples_on_standard_output() {
     for verb in [
+        vec!["install"],
         vec!["install", "hub"],
+        vec!["token"],
         vec!["token", "create"],
         vec!["join"],
         vec!["clusters"],

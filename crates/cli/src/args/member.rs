@@ -39,8 +39,9 @@ Examples:
   strait token create --cluster cluster1 --ttl 15m | ssh admin@cluster1 strait join --token-file -
   strait token create --cluster vm1 --config /etc/strait/hub.yaml -o token.yaml
 
-Run it against the hub's cluster, or with `--config` on the machine of a hub without one. Whoever has the file can join under this name, once, until it
-expires; the hub stores only a hash of the secret in it.")]
+Run it against the hub's cluster, or with `--config` on the machine of a hub without one. Whoever
+has the file can join under this name, once, until it expires; the hub stores only a hash of the
+secret in it.")]
 pub(crate) struct TokenCreateArgs {
     /// The cluster that may join
     #[arg(long, value_name = "NAME")]

@@ -143,11 +143,18 @@ async fn connected(
 ) -> Result<AgentStatus, Failure> {
     let maps = cluster.namespaced::<ConfigMap>(AGENT_NAMESPACE);
     let mut last = AgentStatus::default();
+    let agents = cluster.namespaced::<Deployment>(AGENT_NAMESPACE);
     let look = async || {
         let map = cluster.get(maps.clone(), AGENT_STATUS_CONFIG_MAP).await?;
         let data = map.and_then(|map| map.data).unwrap_or_default();
         last = AgentStatus::from_data(&data);
-        progress(&last, token)
+        let seen = progress(&last, token)?;
+        if matches!(seen, Seen::Waiting(_)) {
+            return Ok(seen);
+        }
+        // An agent of before may be connected, which lets through what it was told then.
+        let agent = cluster.get(agents.clone(), AGENT).await?;
+        Ok(rollout::missing(agent.as_ref()).map_or(seen, Seen::Waiting))
     };
     let end = wait(printer, Duration::from_secs(timeout), look).await?;
     match end {

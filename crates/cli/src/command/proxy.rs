@@ -1,6 +1,9 @@
 //! `strait proxy`.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+};
 
 use anyhow::Context;
 use serde::Serialize;
@@ -39,6 +42,11 @@ pub(crate) async fn run(
         .await
         .with_context(|| format!("failed to listen on {}", args.listen))
         .hint("`--listen 127.0.0.1:0` takes a free port")?;
+    if let Err(error) = hub.answers().await {
+        // It may come back; who calls meanwhile is told the same.
+        let why = Failure::from(anyhow::Error::from(error));
+        printer.say(&format!("warning: {}", why.line()))?;
+    }
     let listening = Listening {
         proxy: url(proxy.local_addr()),
         hub: hub.addresses().to_vec(),
@@ -71,8 +79,14 @@ fn no_proxy(api_server: Option<&str>) -> String {
         .join(",")
 }
 
+/// How this machine reaches what listens there; others use its name or address.
 fn url(address: SocketAddr) -> String {
-    format!("http://{address}")
+    let ip = match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    format!("http://{}", SocketAddr::new(ip, address.port()))
 }
 
 impl Report for Listening {
@@ -92,6 +106,17 @@ impl Report for Listening {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_printed_can_be_called() {
+        for (listens, printed) in [
+            ("0.0.0.0:3128", "http://127.0.0.1:3128"),
+            ("[::]:3128", "http://[::1]:3128"),
+            ("10.0.0.5:3128", "http://10.0.0.5:3128"),
+        ] {
+            assert_eq!(url(listens.parse().unwrap()), printed);
+        }
+    }
 
     #[test]
     fn the_output_can_be_evaluated_by_a_shell() {

@@ -20,6 +20,9 @@ struct Reachable {
     cluster: String,
     ports: Vec<String>,
     accepted: Option<bool>,
+    /// Why it is not, in one word.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     message: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -52,6 +55,12 @@ pub(crate) async fn run(
     let found: Vec<ClusterProxyEntrypoint> = match (cluster.list(&api, "").await, only) {
         (Err(failure), None) if failure.is_forbidden() => {
             return Err(failure.with_hint("`strait services CLUSTER` lists those of one cluster"));
+        }
+        (Err(failure), Some(name)) if failure.is_forbidden() => {
+            return Err(failure.with_hint(format!(
+                "the ClusterRole `strait-connect`, bound in namespace {name}, lets list; to reach a service \
+                 whose name you know, `strait proxy` needs no right to list"
+            )));
         }
         (found, _) => found?,
     };
@@ -105,15 +114,17 @@ fn reachable(entrypoint: &ClusterProxyEntrypoint) -> Reachable {
         .conditions
         .iter()
         .find(|c| c.r#type == wire_names::ACCEPTED);
-    let message = accepted
-        .filter(|c| c.status != ConditionStatus::True)
-        .map(|c| c.message.clone());
+    let wrong = accepted.filter(|c| c.status != ConditionStatus::True);
+    let (reason, message) = wrong
+        .map(|c| (c.reason.clone(), c.message.clone()))
+        .unwrap_or_default();
     let annotation = entrypoint.annotations().get(wire_names::SOURCE_ANNOTATION);
     let by_hand = || format!("ClusterProxyEntrypoint {cluster}/{}", entrypoint.name_any());
     Reachable {
         ports: spec.ports.clone(),
         accepted: accepted.map(|c| c.status == ConditionStatus::True),
-        message: message.unwrap_or_default(),
+        reason,
+        message,
         aliases: status
             .hostnames
             .into_iter()
@@ -132,7 +143,7 @@ impl Report for Services {
         for service in &self.services {
             let state = match service.accepted {
                 Some(true) => "accepted",
-                Some(false) => "refused",
+                Some(false) => &service.reason,
                 None => "new",
             };
             let ports = if service.ports.is_empty() {
@@ -174,10 +185,10 @@ mod tests {
         ];
         assert_eq!(
             services(&found).table(),
-            "NAME                     PORTS  STATE     URL\n\
-             Bad.default.cluster1     443    refused   https://uid-Bad/     spec.service: `B` is not allowed\n\
-             search.default.cluster1  443    accepted  https://uid-search/\n\
-             foo.default.cluster2     443    accepted  https://uid-foo/\n"
+            "NAME                     PORTS  STATE        URL\n\
+             Bad.default.cluster1     443    InvalidSpec  https://uid-Bad/     spec.service: `B` is not allowed\n\
+             search.default.cluster1  443    accepted     https://uid-search/\n\
+             foo.default.cluster2     443    accepted     https://uid-foo/\n"
         );
     }
 
@@ -213,7 +224,7 @@ mod tests {
         let condition = Condition::new(
             wire_names::ACCEPTED,
             status,
-            "x",
+            "InvalidSpec",
             message,
             Timestamp::UNIX_EPOCH,
         );

@@ -77,12 +77,20 @@ pub(crate) async fn create(
         return printer.data(&text);
     };
     token_file::write(path, &text)?;
-    printer.say(&format!(
-        "{} may join within {} with `strait join --token-file {}`",
-        args.cluster,
-        age::span(args.ttl),
-        path.display()
-    ))
+    printer.say(&how_to_join(args, path))
+}
+
+/// What to do with the file. Who has a hub without a cluster may well have members without one.
+fn how_to_join(args: &TokenCreateArgs, path: &Path) -> String {
+    let (cluster, ttl, path) = (&args.cluster, age::span(args.ttl), path.display());
+    let join = format!("{cluster} may join within {ttl} with `strait join --token-file {path}`");
+    match &args.config {
+        None => join,
+        Some(_) => format!(
+            "{join};\na machine without a cluster joins as `strait agent --services FILE --identity-dir DIR \
+             --token-file {path}`"
+        ),
+    }
 }
 
 /// The hub of a cluster, its addresses, and the certificates that its own chains to.
