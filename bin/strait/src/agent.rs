@@ -10,12 +10,20 @@ use strait_agent::{
     IdentityStore, KubeServices, LogStatus, SecretStore, StatusSink, Storage,
 };
 use strait_kube_kit::{ClientArgs, Connection};
-use strait_runtime::{LogArgs, Tasks, admin::Readiness, stop_signal};
+use strait_runtime::{LogArgs, Tasks, admin::Readiness};
 
-use crate::role::{AdminArgs, GRACE};
+use crate::role::{AdminArgs, asked_to_stop, finish};
 
 /// Runs in a member: dials the hubs and connects to local services for them
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  strait agent --services services.yaml --identity-dir /var/lib/strait --token-file token.yaml
+                                                      a machine that is no cluster
+  strait agent --kubeconfig member.kubeconfig --identity-dir ./id --token-file token.yaml
+                                                      for a cluster, from outside of it
+
+`strait join` runs it in a cluster.")]
 pub(crate) struct AgentRole {
     #[command(flatten)]
     agent: AgentArgs,
@@ -41,9 +49,9 @@ impl AgentRole {
         let agent = Agent::new(config, deps, &readiness, &mut registry);
         let admin = self.admin.bind(readiness, registry, meant).await?;
         tasks.spawn("admin", |stop| admin.run(stop));
-        agent.run(stop_signal()).await;
-        tasks.shutdown(GRACE).await;
-        Ok(())
+        let ended = agent.run(asked_to_stop(&tasks)).await;
+        finish(&tasks).await?;
+        Ok(ended?)
     }
 }
 

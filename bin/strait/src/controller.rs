@@ -5,12 +5,17 @@ use clap::Args;
 use prometheus_client::registry::Registry;
 use strait_hub_controllers::{ControllerArgs, ControllerConfig, Metrics};
 use strait_kube_kit::ClientArgs;
-use strait_runtime::{LogArgs, Tasks, admin::Readiness, stop_signal};
+use strait_runtime::{LogArgs, Tasks, admin::Readiness};
 
-use crate::role::{AdminArgs, GRACE};
+use crate::role::{AdminArgs, asked_to_stop, finish};
 
 /// Keeps the hub's entrypoints, namespaces of members and certificates as they should be
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  strait controller --kubeconfig hub.kubeconfig       against a cluster, from outside of it
+
+`strait install hub` runs it beside the hub.")]
 pub(crate) struct ControllerRole {
     #[command(flatten)]
     controller: ControllerArgs,
@@ -39,19 +44,16 @@ impl ControllerRole {
         let admin = self.admin.bind(readiness, registry, meant).await?;
         let tasks = Tasks::default();
         tasks.spawn("admin", |stop| admin.run(stop));
-        let stopped = tasks.stop().clone();
         let work = async {
             strait_hub_controllers::run(connection.client, config, metrics, &tasks).await;
             running.holds();
-            stopped.cancelled().await;
-            anyhow::bail!("a task that the controllers need has ended")
+            std::future::pending::<()>().await;
         };
-        let ended = tokio::select! {
+        tokio::select! {
             biased;
-            () = stop_signal() => Ok(()),
-            ended = work => ended,
-        };
-        tasks.shutdown(GRACE).await;
-        ended
+            () = asked_to_stop(&tasks) => {}
+            () = work => {}
+        }
+        finish(&tasks).await
     }
 }

@@ -7,12 +7,19 @@ use clap::Args;
 use prometheus_client::registry::Registry;
 use strait_hub::{Deps, Hub, HubArgs, HubConfig, files::Files, kubernetes};
 use strait_kube_kit::ClientArgs;
-use strait_runtime::{LogArgs, Tasks, admin::Readiness, clock, stop_signal};
+use strait_runtime::{LogArgs, Tasks, admin::Readiness, clock};
 
-use crate::role::{AdminArgs, GRACE};
+use crate::role::{AdminArgs, asked_to_stop, finish};
 
 /// Accepts members, and serves those who want to reach services of theirs
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  strait hub --config /etc/strait/hub.yaml            without Kubernetes, everything from files
+  strait hub --kubeconfig hub.kubeconfig --address hub.example.com:8443
+                                                      against a cluster, from outside of it
+
+`strait install hub` runs it in a cluster.")]
 pub(crate) struct HubRole {
     /// File with everything that a cluster would tell: the hub then runs without Kubernetes
     #[arg(long, env = "STRAIT_HUB_CONFIG", value_name = "FILE")]
@@ -53,8 +60,7 @@ impl HubRole {
             }
         };
         let Some(deps) = deps else {
-            tasks.shutdown(GRACE).await;
-            return Ok(());
+            return finish(&tasks).await;
         };
         let (readiness, mut registry) = (Readiness::default(), Registry::default());
         let listening = readiness.condition("listening");
@@ -64,14 +70,15 @@ impl HubRole {
         let admin = self.admin.bind(readiness, registry, meant).await?;
         tasks.spawn("admin", |stop| admin.run(stop));
         listening.holds();
+        let asked = asked_to_stop(&tasks);
         let stop = async move {
-            stop_signal().await;
+            asked.await;
             // Nobody new is sent here while the open streams finish.
             listening.fails("draining");
         };
-        hub.run(stop).await;
-        tasks.shutdown(GRACE).await;
-        Ok(())
+        let ended = hub.run(stop).await;
+        finish(&tasks).await?;
+        Ok(ended?)
     }
 }
 
@@ -92,9 +99,9 @@ async fn first_deps(
     let waiting = Tasks::default();
     waiting.spawn("admin", |stop| admin.run(stop));
     let deps = tokio::select! {
-        () = stop_signal() => None,
+        () = asked_to_stop(&waiting) => None,
         deps = connecting => Some(deps?),
     };
-    waiting.shutdown(GRACE).await;
+    finish(&waiting).await?;
     Ok(deps)
 }

@@ -20,11 +20,11 @@ use strait_agent::{Agent, AgentConfig, Deps, DirectoryStore, FileServices, LogSt
 use strait_file_kit::State;
 use strait_hub::{Hub, HubConfig, files::Files};
 use strait_install::JoinRecord;
-use strait_runtime::{LogArgs, Tasks, admin::Readiness, clock, stop_signal};
+use strait_runtime::{LogArgs, Tasks, admin::Readiness, clock};
 use strait_types::{AllowPattern, JoinCredential, JoinToken};
 use tokio::net::TcpListener;
 
-use crate::role::GRACE;
+use crate::role::{asked_to_stop, finish};
 
 /// The services, and whose they are.
 const SERVICES: [(&str, &str); 2] = [("search", "cluster1"), ("foo", "cluster2")];
@@ -32,6 +32,8 @@ const SERVICES: [(&str, &str); 2] = [("search", "cluster1"), ("foo", "cluster2")
 const CALLER: &str = "dev@example.com";
 /// How long everything may take to be there.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// After a connection that could not be accepted: descriptors may be used up.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs a hub, two agents and a service behind each, in this process and without Kubernetes, and
 /// prints what to type
@@ -92,9 +94,8 @@ impl QuickstartRole {
             "the agents did not connect; `--log info` says why"
         );
         explain(&directory, hub, begun.elapsed());
-        stop_signal().await;
-        tasks.shutdown(GRACE).await;
-        Ok(())
+        asked_to_stop(&tasks).await;
+        finish(&tasks).await
     }
 }
 
@@ -119,7 +120,10 @@ async fn start_hub(
     write(&directory.join("hub-ca.pem"), &bundle)?;
     let hub = Hub::bind(config, deps, &mut Registry::default()).await?;
     let address = hub.address();
-    tasks.spawn("hub", |stop| hub.run(stop.cancelled_owned()));
+    // Its own end ends the others.
+    tasks.spawn("hub", |stop| async move {
+        let _ = hub.run(stop.cancelled_owned()).await;
+    });
     Ok(address)
 }
 
@@ -162,7 +166,9 @@ async fn start_agent(
     };
     let readiness = Readiness::default();
     let agent = Agent::new(config, deps, &readiness, &mut Registry::default());
-    tasks.spawn("agent", |stop| agent.run(stop.cancelled_owned()));
+    tasks.spawn("agent", |stop| async move {
+        let _ = agent.run(stop.cancelled_owned()).await;
+    });
     Ok(readiness)
 }
 
@@ -180,6 +186,7 @@ async fn serve(says: String, tasks: &Tasks) -> anyhow::Result<SocketAddr> {
                     Ok((tcp, _)) => tcp,
                     Err(error) => {
                         tracing::warn!(%error, "a connection could not be accepted");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
                         continue;
                     }
                 },

@@ -5,10 +5,34 @@ use std::{net::SocketAddr, time::Duration};
 use anyhow::Context;
 use clap::Args;
 use prometheus_client::registry::Registry;
-use strait_runtime::admin::{Admin, Readiness};
+use strait_runtime::{
+    Tasks,
+    admin::{Admin, Readiness},
+    stop_signal,
+};
 
 /// How long what is left of a role may take to end.
-pub(crate) const GRACE: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Completes when the process is asked to stop, or cannot go on because one of `tasks` has ended.
+pub(crate) fn asked_to_stop(tasks: &Tasks) -> impl Future<Output = ()> + Send + use<> {
+    let ended = tasks.stop().clone();
+    async move {
+        tokio::select! {
+            () = stop_signal() => {}
+            () = ended.cancelled() => {}
+        }
+    }
+}
+
+/// Ends what is left of a role. An error when one of its tasks had ended before, so that whoever
+/// runs the process learns that it did not end well.
+pub(crate) async fn finish(tasks: &Tasks) -> anyhow::Result<()> {
+    let ended = tasks.stop().is_cancelled();
+    tasks.shutdown(GRACE).await;
+    anyhow::ensure!(!ended, "a task that the role needs has ended by itself");
+    Ok(())
+}
 
 /// Where health, readiness and metrics are served.
 #[derive(Debug, Args)]
@@ -35,5 +59,22 @@ impl AdminArgs {
     ) -> anyhow::Result<Admin> {
         let bound = Admin::bind(self.admin, readiness, registry, config).await;
         bound.with_context(|| format!("failed to bind the admin port at {}", self.admin))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_ends_by_itself_stops_the_role_and_is_an_error() {
+        let tasks = Tasks::default();
+        tasks.spawn("waits", |stop| async move { stop.cancelled().await });
+        tasks.spawn("ends", |_| async {});
+        asked_to_stop(&tasks).await;
+        assert!(finish(&tasks).await.is_err());
+        let tasks = Tasks::default();
+        tasks.spawn("waits", |stop| async move { stop.cancelled().await });
+        assert!(finish(&tasks).await.is_ok());
     }
 }

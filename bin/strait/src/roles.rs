@@ -50,3 +50,34 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     eprintln!("error: {error:#}");
     ExitCode::FAILURE
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn every_role_has_help_with_examples_that_parse() {
+        let roles = Roles::command();
+        let names: Vec<&str> = roles
+            .get_subcommands()
+            .map(clap::Command::get_name)
+            .collect();
+        assert_eq!(names, NAMES);
+        for role in roles.get_subcommands() {
+            let help = role.get_after_help().map(ToString::to_string);
+            let help = help.unwrap_or_default();
+            let lines = help
+                .lines()
+                .filter_map(|line| line.strip_prefix("  strait "));
+            let examples: Vec<&str> = lines.filter_map(|line| line.split("   ").next()).collect();
+            assert!(!examples.is_empty(), "{}", role.get_name());
+            for example in examples {
+                let words = ["strait"].into_iter().chain(example.split_whitespace());
+                let parsed = Roles::try_parse_from(words);
+                assert!(parsed.is_ok(), "{example}: {:?}", parsed.err());
+            }
+        }
+    }
+}

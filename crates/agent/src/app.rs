@@ -8,6 +8,7 @@ use strait_runtime::{
     admin::{Condition, Readiness},
 };
 use strait_tunnel::InstanceId;
+use thiserror::Error;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -48,6 +49,11 @@ pub struct Agent {
     active: watch::Sender<Option<Arc<Active>>>,
     ready: Condition,
 }
+
+/// A task that the agent cannot do without has ended; the log says which.
+#[derive(Clone, Copy, Debug, Error)]
+#[error("a part of the agent has ended")]
+pub struct PartEnded;
 
 // === impl Agent ===
 
@@ -101,7 +107,10 @@ impl Agent {
 
     /// Works until `stop` completes; then takes no more streams, gives the open ones time to
     /// finish, and ends.
-    pub async fn run(self, stop: impl Future<Output = ()>) {
+    ///
+    /// # Errors
+    /// When it ended because one of its parts did, and not because it was asked to.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), PartEnded> {
         let tasks = Tasks::default();
         let status = Tasks::default();
         let Self {
@@ -126,10 +135,11 @@ impl Agent {
         );
         tasks.spawn("identity", |stop| keeper.run(stop));
         tasks.spawn("hubs", |stop| keep_hubs(Arc::clone(&shared), active, stop));
-        tokio::select! {
-            () = stop => {}
-            () = tasks.stop().cancelled() => tracing::error!("a task that must not end has ended"),
-        }
+        let ended = tokio::select! {
+            biased;
+            () = stop => Ok(()),
+            () = tasks.stop().cancelled() => Err(PartEnded),
+        };
         status.shutdown(FAREWELL).await;
         // No new sessions; those that stand have tasks of their own.
         tasks.shutdown(FAREWELL).await;
@@ -139,6 +149,7 @@ impl Agent {
         if left > 0 {
             tracing::warn!(left, "streams were cut");
         }
+        ended
     }
 }
 

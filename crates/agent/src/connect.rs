@@ -10,7 +10,11 @@ use tokio::{
     net::{TcpStream, lookup_host},
     time::timeout,
 };
-use tokio_rustls::{TlsConnector, client::TlsStream, rustls::ClientConfig};
+use tokio_rustls::{
+    TlsConnector,
+    client::TlsStream,
+    rustls::{self, CertificateError, ClientConfig},
+};
 
 /// How long it may take to reach a hub, from the look-up of its name to the end of the handshake.
 const TIME: Duration = Duration::from_secs(10);
@@ -30,6 +34,11 @@ pub(crate) enum ConnectError {
     Tcp { hub: String, source: io::Error },
     #[error("failed to agree on TLS with {hub}")]
     Tls { hub: String, source: io::Error },
+    #[error(
+        "{hub} shows a certificate that the CA of the hub, as it was at the join, has not issued: \
+         it is another hub, or was installed anew, and then a new join token is needed"
+    )]
+    Untrusted { hub: String, source: io::Error },
     #[error("{hub} did not answer within {} s", TIME.as_secs())]
     Silent { hub: String },
 }
@@ -51,9 +60,13 @@ pub(crate) async fn connect(
         let handshake = TlsConnector::from(tls)
             .connect(name, ReadAhead::new(tcp))
             .await;
-        handshake.map_err(|source| ConnectError::Tls {
-            hub: hub.to_owned(),
-            source,
+        handshake.map_err(|source| {
+            let hub = hub.to_owned();
+            if is_untrusted(&source) {
+                ConnectError::Untrusted { hub, source }
+            } else {
+                ConnectError::Tls { hub, source }
+            }
         })
     };
     let silent = || ConnectError::Silent {
@@ -62,6 +75,17 @@ pub(crate) async fn connect(
     timeout(TIME, connecting)
         .await
         .unwrap_or_else(|_| Err(silent()))
+}
+
+/// Whether the peer's certificate chains to no CA that we know.
+fn is_untrusted(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    matches!(
+        inner,
+        Some(rustls::Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature
+        ))
+    )
 }
 
 fn server_name(hub: &str) -> Result<ServerName<'static>, ConnectError> {

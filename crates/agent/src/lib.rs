@@ -22,7 +22,7 @@ mod table;
 #[cfg(test)]
 mod world;
 
-pub use app::{Agent, Deps};
+pub use app::{Agent, Deps, PartEnded};
 pub use config::{AgentArgs, AgentConfig, ConfigError, Storage};
 pub use identity::{
     DirectoryStore, IdentityStore, Materials, SecretStore, StoreError, StoredIdentity,

@@ -16,6 +16,7 @@ use crate::{
     identity::{Active, RenewError, Renewer, StoredIdentity, chain, renew_over},
     session::Service,
     status::{Board, HubState},
+    table::Table,
 };
 
 /// Between two tries to reach a hub. At most two seconds, so that members are back soon after the
@@ -73,6 +74,8 @@ enum LinkError {
 #[derive(Debug)]
 struct Standing {
     session: Session,
+    /// What the hub exposes in it.
+    table: Table,
     identity: Arc<Active>,
 }
 
@@ -125,11 +128,16 @@ impl Shared {
         standing: &mut Option<Standing>,
     ) {
         match self.begin(hub, &identity).await {
-            Ok(session) => {
+            Ok((session, table)) => {
                 let token = identity.stored.token.clone();
                 self.board.hub(hub, HubState::Connected { token });
-                let old = standing.replace(Standing { session, identity });
-                if let Some(old) = old {
+                let new = Standing {
+                    session,
+                    table: table.clone(),
+                    identity,
+                };
+                if let Some(old) = standing.replace(new) {
+                    old.table.replaced_by(table);
                     old.session.drain(REPLACED);
                 }
             }
@@ -152,7 +160,10 @@ impl Shared {
         identities: &mut watch::Receiver<Option<Arc<Active>>>,
     ) -> bool {
         let current = identities.borrow().clone();
-        let Some(Standing { session, identity }) = standing else {
+        let Some(Standing {
+            session, identity, ..
+        }) = standing
+        else {
             if current.is_none() {
                 let _ = identities.changed().await;
                 return false;
@@ -190,7 +201,7 @@ impl Shared {
         self.board.hub(hub, HubState::Apart(why));
     }
 
-    async fn begin(&self, hub: &str, identity: &Active) -> Result<Session, LinkError> {
+    async fn begin(&self, hub: &str, identity: &Active) -> Result<(Session, Table), LinkError> {
         let started = clock::now();
         let tls = connect(hub, Arc::clone(&identity.tls)).await?;
         let config = Config {
@@ -206,14 +217,18 @@ impl Shared {
         let span = tracing::info_span!("session", hub);
         span.in_scope(|| tracing::info!(latency = ?(clock::now() - started), "connected"));
         let listed = self.sessions.list(hub, session.clone());
-        let serving = self.service.clone().serve(incoming, self.tasks.clone());
+        let table = Table::new();
+        let serving = self
+            .service
+            .clone()
+            .serve(incoming, table.clone(), self.tasks.clone());
         self.tasks.spawn_one(serving.instrument(span.clone()));
         let driving = async move {
             let _listed = listed;
             driver.run().await;
         };
         self.tasks.spawn_one(driving.instrument(span));
-        Ok(session)
+        Ok((session, table))
     }
 }
 

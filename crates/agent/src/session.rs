@@ -48,9 +48,9 @@ impl Service {
         }
     }
 
-    /// Answers what one session's hub asks for, until the session is over.
-    pub(crate) async fn serve(self, mut incoming: Incoming, tasks: Tasks) {
-        let table = Table::new();
+    /// Answers what one session's hub asks for, until the session is over. What the hub exposes
+    /// goes into `table`.
+    pub(crate) async fn serve(self, mut incoming: Incoming, table: Table, tasks: Tasks) {
         while let Some(request) = incoming.next().await {
             match request.open().target.parse() {
                 Ok(Target::Tcp {

@@ -12,7 +12,12 @@ const WAIT: Duration = Duration::from_secs(2);
 
 /// The newest table of one session. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Table(watch::Sender<Arc<Indexed>>);
+pub(crate) struct Table {
+    newest: watch::Sender<Arc<Indexed>>,
+    /// The table of the session that took the place of this one, whose hub sends it no tables any
+    /// more.
+    successor: watch::Sender<Option<Self>>,
+}
 
 #[derive(Debug, Default)]
 struct Indexed {
@@ -26,7 +31,15 @@ struct Indexed {
 impl Table {
     /// No table yet.
     pub(crate) fn new() -> Self {
-        Self(watch::Sender::new(Arc::default()))
+        Self {
+            newest: watch::Sender::new(Arc::default()),
+            successor: watch::Sender::new(None),
+        }
+    }
+
+    /// From now on the streams that rely on this table go by another one.
+    pub(crate) fn replaced_by(&self, successor: Self) {
+        self.successor.send_replace(Some(successor));
     }
 
     /// Takes the hub's next table, unless it is older than the one that is there.
@@ -34,7 +47,7 @@ impl Table {
         let generation = Some(table.generation);
         let key = |s: &ExposedService| (s.namespace.clone(), s.service.clone());
         let services = table.services.into_iter().map(|s| (key(&s), s)).collect();
-        self.0.send_if_modified(|current| {
+        self.newest.send_if_modified(|current| {
             let newer = current.generation <= generation;
             if newer {
                 *current = Arc::new(Indexed {
@@ -53,7 +66,7 @@ impl Table {
         namespace: &str,
         service: &str,
     ) -> Result<ExposedService, Refusal> {
-        let mut tables = self.0.subscribe();
+        let mut tables = self.newest.subscribe();
         let new_enough = tables.wait_for(|t| t.generation.is_some_and(|have| have >= generation));
         let table = match timeout(WAIT, new_enough).await {
             Ok(Ok(table)) => Arc::clone(&table),
@@ -73,14 +86,28 @@ impl Table {
 
     /// Waits until this port of a Service is not exposed any more.
     pub(crate) async fn revoked(&self, namespace: &str, service: &str, port: &ServicePort) {
+        let mut table = self.clone();
+        loop {
+            let mut successors = table.successor.subscribe();
+            let next = tokio::select! {
+                biased;
+                next = successors.wait_for(Option::is_some) => next.ok().and_then(|n| n.clone()),
+                () = table.took_away(namespace, service, port) => return,
+            };
+            if let Some(next) = next {
+                table = next;
+            }
+        }
+    }
+
+    /// Waits until this table, once there is one, does not expose this port.
+    async fn took_away(&self, namespace: &str, service: &str, port: &ServicePort) {
         let key = (namespace.to_owned(), service.to_owned());
         let gone = |table: &Arc<Indexed>| {
-            table
-                .services
-                .get(&key)
-                .is_none_or(|exposed| !is_exposed(exposed, port))
+            let exposed = table.services.get(&key);
+            table.generation.is_some() && exposed.is_none_or(|exposed| !is_exposed(exposed, port))
         };
-        let is_gone = self.0.subscribe().wait_for(gone).await.is_ok();
+        let is_gone = self.newest.subscribe().wait_for(gone).await.is_ok();
         if !is_gone {
             // The sender is part of `self`, so this does not happen; and then nothing is revoked.
             std::future::pending::<()>().await;
@@ -154,8 +181,29 @@ mod tests {
             assert!(timeout(Duration::from_secs(1), &mut revoked).await.is_err());
             table.replace(after);
             revoked.await;
-            assert_eq!(table.0.borrow().generation, Some(generation));
+            assert_eq!(table.newest.borrow().generation, Some(generation));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_streams_of_a_replaced_session_go_by_the_table_of_the_next() {
+        let http = ServicePort {
+            number: 80,
+            ..ServicePort::default()
+        };
+        let (first, second, third) = (Table::new(), Table::new(), Table::new());
+        first.replace(exposing(7, &[]));
+        let revoked = first.revoked("default", "search", &http);
+        tokio::pin!(revoked);
+        assert!(timeout(Duration::from_secs(1), &mut revoked).await.is_err());
+        // The next session has no table at first, which takes nothing away.
+        first.replaced_by(second.clone());
+        second.replaced_by(third.clone());
+        assert!(timeout(Duration::from_secs(1), &mut revoked).await.is_err());
+        third.replace(exposing(1, &["80"]));
+        assert!(timeout(Duration::from_secs(1), &mut revoked).await.is_err());
+        third.replace(exposing(2, &["443"]));
+        revoked.await;
     }
 
     fn exposing(generation: u64, ports: &[&str]) -> ExposureTable {

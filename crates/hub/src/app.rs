@@ -68,6 +68,11 @@ pub enum BindError {
     Certificate(#[from] PkiError),
 }
 
+/// A task that the hub cannot do without has ended; the log says which.
+#[derive(Clone, Copy, Debug, Error)]
+#[error("a part of the hub has ended")]
+pub struct PartEnded;
+
 // === impl Hub ===
 
 impl Hub {
@@ -115,7 +120,10 @@ impl Hub {
 
     /// Serves until `stop`, then drains: accepts nothing more, tells agents and callers, waits
     /// until open streams have ended, and cuts what is left at the deadline.
-    pub async fn run(self, stop: impl Future<Output = ()>) {
+    ///
+    /// # Errors
+    /// When it ended because one of its parts did, and not because it was asked to.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), PartEnded> {
         let Self {
             config,
             address,
@@ -143,11 +151,12 @@ impl Hub {
 
         let accepting = listener.run(draining.clone(), &connections);
         tokio::pin!(accepting);
-        tokio::select! {
-            () = stop => {}
-            () = tasks.stop().cancelled() => tracing::error!("a part of the hub has ended"),
-            () = &mut accepting => {}
-        }
+        let ended = tokio::select! {
+            biased;
+            () = stop => Ok(()),
+            () = tasks.stop().cancelled() => Err(PartEnded),
+            () = &mut accepting => Err(PartEnded),
+        };
         draining.cancel();
         accepting.await;
         let deadline = Instant::now() + config.times.drain;
@@ -158,6 +167,7 @@ impl Hub {
         let left = connections.shutdown(LAST_GRACE).await;
         tasks.shutdown(LAST_GRACE).await;
         tracing::info!(left, "the hub has stopped");
+        ended
     }
 }
 

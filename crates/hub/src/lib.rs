@@ -46,7 +46,7 @@ mod source;
 mod tls_configs;
 mod upstream;
 
-pub use app::{BindError, Hub};
+pub use app::{BindError, Hub, PartEnded};
 pub use caller::User;
 pub use config::{HubArgs, HubConfig, InvalidHubConfig, Limits, Times};
 pub use deps::{Deps, JoinTokens, Material, Members, Notices, RecordVersion, Reviews, Unanswered};

@@ -36,11 +36,15 @@ impl Tasks {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let work = task(self.stop.clone());
-        let stop_all = self.stop.clone().drop_guard();
+        let stop = self.stop.clone();
+        let work = task(stop.clone());
+        let stop_all = stop.clone().drop_guard();
         let owned = async move {
             let _stop_all = stop_all;
             work.await;
+            if !stop.is_cancelled() {
+                tracing::error!("a task that must not end has ended");
+            }
         };
         self.tracker
             .spawn(owned.instrument(tracing::info_span!("task", name)));

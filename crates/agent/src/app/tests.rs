@@ -2,8 +2,8 @@ use std::{collections::VecDeque, path::Path};
 
 use parking_lot::Mutex;
 use strait_install::{AgentState, AgentStatus};
-use strait_tunnel::{CloseCode, CloseReason, Open, Session, write_value};
-use strait_types::{AllowPattern, ExposedService, ExposureTable, JoinRefusal};
+use strait_tunnel::{CloseCode, CloseReason, Open, Session, StreamReset, reset_code, write_value};
+use strait_types::{AllowPattern, ExposedService, ExposureTable, JoinRefusal, JoinToken};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::DropGuard;
 
@@ -50,6 +50,15 @@ async fn a_refused_token_is_told_in_the_hubs_words() {
 }
 
 #[tokio::test]
+async fn a_hub_whose_certificate_is_of_another_ca_is_told_as_such() {
+    let (hub, other) = (FakeHub::start().await, FakeHub::start().await);
+    let mut token = hub.token();
+    token.hubs = vec![other.address()];
+    let member = Member::with(&token).await;
+    member.until_told("a new join token is needed").await;
+}
+
+#[tokio::test]
 async fn a_lost_session_comes_back_by_itself() {
     let hub = FakeHub::start().await;
     let member = Member::start(&hub).await;
@@ -81,6 +90,24 @@ async fn the_next_certificate_takes_over_without_losing_a_stream() {
     drop(stream);
     tokio::time::timeout(PATIENCE, old.closed()).await.unwrap();
     member.until(AgentState::Connected).await;
+}
+
+#[tokio::test]
+async fn what_is_taken_away_after_a_renewal_is_cut_in_the_replaced_session_too() {
+    let hub = FakeHub::start().await;
+    let member = Member::start(&hub).await;
+    let old = hub.session().await;
+    let mut stream = open_echo(&old).await;
+    member.replace_certificate(&hub);
+    let new = hub.session().await;
+    tokio::time::timeout(PATIENCE, old.draining())
+        .await
+        .unwrap();
+    expose(&new, &[]).await;
+    let cut = tokio::time::timeout(PATIENCE, stream.read_u8()).await;
+    let cut = cut.expect("it is not cut").unwrap_err();
+    let reset = cut.get_ref().and_then(|e| e.downcast_ref::<StreamReset>());
+    assert_eq!(reset.map(|reset| reset.code), Some(reset_code::REVOKED));
 }
 
 #[tokio::test]
@@ -119,20 +146,25 @@ async fn open_streams_finish_when_the_agent_is_stopped() {
     );
 }
 
-/// Exposes the echo service to a session and opens a stream to it.
-async fn open_echo(session: &Session) -> strait_tunnel::Stream {
-    let exposed = ExposedService {
+/// Tells a session's agent its first table.
+async fn expose(session: &Session, services: &[&str]) {
+    let exposed = |service: &&str| ExposedService {
         namespace: "default".to_owned(),
-        service: "echo".to_owned(),
+        service: (*service).to_owned(),
         ports: vec![],
     };
     let table = ExposureTable {
         generation: 1,
-        services: vec![exposed],
+        services: services.iter().map(exposed).collect(),
     };
     let (mut tables, _) = session.open(Open::target("control:table")).await.unwrap();
     write_value(&mut tables, &table, u32::MAX).await.unwrap();
     tables.shutdown().await.unwrap();
+}
+
+/// Exposes the echo service to a session and opens a stream to it.
+async fn open_echo(session: &Session) -> strait_tunnel::Stream {
+    expose(session, &["echo"]).await;
     let open = Open {
         policy_generation: 1,
         ..Open::target("tcp:echo.default:80")
@@ -166,9 +198,13 @@ struct Statuses(watch::Sender<VecDeque<AgentStatus>>);
 
 impl Member {
     async fn start(hub: &FakeHub) -> Self {
+        Self::with(&hub.token()).await
+    }
+
+    async fn with(join: &JoinToken) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let token = directory.path().join("join-token");
-        std::fs::write(&token, serde_json::to_string(&hub.token()).unwrap()).unwrap();
+        std::fs::write(&token, serde_json::to_string(join).unwrap()).unwrap();
         let tasks = Tasks::default();
         let files = directory.path().join("identity");
         let (store, watching) =
@@ -198,7 +234,9 @@ impl Member {
         let sessions = agent.shared.sessions.clone();
         let stopped = CancellationToken::new();
         let stop = Mutex::new(Some(stopped.clone().drop_guard()));
-        tasks.spawn_one(async move { agent.run(stopped.cancelled_owned()).await });
+        tasks.spawn_one(async move {
+            agent.run(stopped.cancelled_owned()).await.unwrap();
+        });
         Self {
             directory,
             statuses,
@@ -216,6 +254,13 @@ impl Member {
             Ok(Ok(all)) => all.back().cloned().unwrap(),
             _ => panic!("not {state:?}: {:#?}", self.statuses.borrow()),
         }
+    }
+
+    async fn until_told(&self, words: &str) {
+        let mut statuses = self.statuses.clone();
+        let seen = statuses.wait_for(|all| all.iter().any(|s| s.message.contains(words)));
+        let told = tokio::time::timeout(PATIENCE, seen).await;
+        assert!(matches!(told, Ok(Ok(_))), "not told: {words}");
     }
 
     fn path(&self) -> &Path {

@@ -175,7 +175,7 @@ async fn hub(port: u16) -> Hub {
         let _none = none;
         ours.run().await;
     });
-    tasks.spawn_one(agent.serve(incoming, tasks.clone()));
+    tasks.spawn_one(agent.serve(incoming, Table::new(), tasks.clone()));
     let (table, _) = session.open(Open::target("control:table")).await.unwrap();
     Hub {
         session,

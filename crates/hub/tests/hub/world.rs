@@ -97,7 +97,7 @@ impl World {
         let address = hub.address();
         let (tasks, stop) = (Tasks::default(), CancellationToken::new());
         let stopped = stop.clone();
-        tasks.spawn_one(hub.run(async move { stopped.cancelled().await }));
+        tasks.spawn_one(async move { hub.run(stopped.cancelled()).await.unwrap() });
         let world = Self {
             address,
             hub_ca,
