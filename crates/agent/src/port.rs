@@ -36,6 +36,11 @@ pub(crate) fn choose<'a>(
                 .then(|| http_of(&ports))
                 .flatten();
             clear.or_else(|| default_of(&ports)).ok_or_else(|| {
+                if ports.is_empty() && !service.ports.is_empty() {
+                    let message = format!("no port of {namespace}/{name} is exposed");
+                    return Refusal::new(RefusalCode::PortNotExposed, message)
+                        .with_hint(format!("exposed are {}", exposed.ports.join(", ")));
+                }
                 let message =
                     format!("Service {namespace}/{name} has several ports and none to prefer");
                 no_port(service, &message)
@@ -155,8 +160,8 @@ mod tests {
         assert_eq!(chosen(&many, "8443", &["https"], &["*/*"]), Ok(8443));
         assert_eq!(chosen(&many, "*", &["80"], &["*/*"]), Ok(80));
         assert_eq!(
-            chosen(&many, "*", &["!"], &["*/*"]),
-            Err(RefusalCode::ServiceNotFound)
+            chosen(&many, "*", &["8080", "grpc"], &["*/*"]),
+            Err(RefusalCode::PortNotExposed)
         );
     }
 

@@ -3,9 +3,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use strait_runtime::{Tasks, clock};
-use strait_tunnel::{
-    Incoming, Request, SpliceEnd, Spliced, Stream, read_value, reset_code, splice_tcp,
-};
+use strait_tunnel::{Incoming, Request, Splice, SpliceEnd, Stream, read_value, reset_code};
 use strait_types::{
     AcceptDetail, ExposedService, ExposureTable, PortChoice, Refusal, RefusalCode, Target,
 };
@@ -35,6 +33,15 @@ struct Asked {
     service: Box<str>,
     namespace: Box<str>,
     port: PortChoice,
+}
+
+/// What came of a stream that was open.
+struct Carried {
+    outcome: &'static str,
+    /// Bytes from the service to the hub.
+    sent: u64,
+    /// Bytes from the hub to the service.
+    received: u64,
 }
 
 // === impl Service ===
@@ -104,9 +111,12 @@ impl Service {
                 return;
             }
         };
-        let (outcome, spliced) = self.carry(request, exposed, dialed, &table).await;
+        let Carried {
+            outcome,
+            sent,
+            received,
+        } = self.carry(request, exposed, dialed, &table).await;
         self.metrics.stream(outcome);
-        let (sent, received) = spliced.map_or((0, 0), |s| (s.sent, s.received));
         let took = clock::now() - started;
         tracing::info!(%caller, service = name, outcome, sent, received, duration = ?took, "stream ended");
     }
@@ -118,7 +128,7 @@ impl Service {
         exposed: ExposedService,
         dialed: Dialed,
         table: &Table,
-    ) -> (&'static str, Option<Spliced>) {
+    ) -> Carried {
         let Dialed { tcp, port } = dialed;
         let detail = AcceptDetail {
             port: port.number,
@@ -126,24 +136,29 @@ impl Service {
             app_protocol: port.app_protocol.clone(),
         };
         let Ok(stream) = request.accept(&detail.encode()) else {
-            return ("cancelled", None);
+            return Carried {
+                outcome: "cancelled",
+                sent: 0,
+                received: 0,
+            };
         };
         // Without it small writes wait for the service's acknowledgements; it is only speed.
         let _ = tcp.set_nodelay(true);
         let _open = self.metrics.open();
         let resetter = stream.resetter();
-        let mut carrying = Box::pin(splice_tcp(stream, tcp));
-        let spliced = tokio::select! {
-            spliced = &mut carrying => Some(spliced),
-            () = table.revoked(&exposed.namespace, &exposed.service, &port) => None,
-        };
-        match spliced {
-            Some(spliced) => (outcome(&spliced.end), Some(spliced)),
-            None => {
+        let mut carrying = Box::pin(Splice::new(stream, tcp));
+        let outcome = tokio::select! {
+            end = &mut carrying => outcome(&end),
+            () = table.revoked(&exposed.namespace, &exposed.service, &port) => {
                 // Before the stream is dropped, which would tell another reason.
                 resetter.reset(reset_code::REVOKED);
-                ("revoked", None)
+                "revoked"
             }
+        };
+        Carried {
+            outcome,
+            sent: carrying.sent(),
+            received: carrying.received(),
         }
     }
 

@@ -40,6 +40,9 @@ pub struct Config {
     pub max_pending: u32,
     /// Bytes that may wait for a peer that makes us answer but does not read the answers.
     pub max_backlog: usize,
+    /// How many streams this side opens before it drains the session, so that another one takes
+    /// its place long before the 2^31 numbers of streams are used up.
+    pub most_opened: u32,
 }
 
 /// A configuration that contradicts itself.
@@ -76,6 +79,7 @@ impl Default for Config {
             max_streams: 16_384,
             max_pending: 1024,
             max_backlog: 1 << 20,
+            most_opened: 1 << 30,
         }
     }
 }

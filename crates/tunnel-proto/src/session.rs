@@ -192,6 +192,14 @@ impl Session {
         Ok(id)
     }
 
+    /// Whether this side has opened as many streams as one session is meant for: drain it, and
+    /// let another one take its place.
+    #[must_use]
+    pub fn is_used_up(&self) -> bool {
+        let next = self.next_own.map_or(u32::MAX, StreamId::get);
+        next / 2 >= self.config.most_opened
+    }
+
     /// Grants a stream that the peer asked for. `detail` is cut at 4096 bytes.
     ///
     /// # Errors

@@ -16,6 +16,9 @@ use crate::{
     stream::Stream,
 };
 
+/// How long the streams of a session that is used up may go on: as long as a DRAIN can say, 49 days.
+const USED_UP: Duration = Duration::from_millis(u32::MAX as u64);
+
 /// A handle to a session; clones are handles to the same one. It does not keep the session up,
 /// and dropping all of them does not end it: its [`Driver`] does both.
 #[derive(Clone, Debug)]
@@ -56,7 +59,7 @@ impl Session {
     }
 
     /// Asks the peer for a stream and waits for its answer. Returns the stream and what the peer
-    /// says about it. Dropping the future cancels the request at the peer.
+    /// says about it. After `config.most_opened` streams the session drains itself. Dropping the future cancels the request at the peer.
     ///
     /// # Errors
     ///
@@ -158,6 +161,10 @@ impl<'a> Asked<'a> {
                 .open(open)
                 .map_err(|refused| refusal(state, refused))?;
             state.entries.insert(id, Entry::default());
+            if state.proto.is_used_up() && !state.proto.is_draining() {
+                state.proto.drain(now(), USED_UP);
+                state.set_draining();
+            }
             Ok::<_, OpenError>(id)
         })?;
         Ok(Self {

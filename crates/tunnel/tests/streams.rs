@@ -291,6 +291,28 @@ async fn of_two_deadlines_of_a_drain_the_nearer_counts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_session_drains_before_its_numbers_are_used_up() {
+    let config = Config {
+        most_opened: 3,
+        ..Config::default()
+    };
+    let (dialer, mut acceptor) = pair(config).await;
+    for _ in 0..2 {
+        stream_pair(&dialer, &mut acceptor).await;
+        assert!(!dialer.session.is_draining());
+    }
+    let (mut ours, mut theirs) = stream_pair(&dialer, &mut acceptor).await;
+    acceptor.session.draining().await;
+    let refused = dialer.session.open(Open::target("tcp:a.b:1")).await;
+    assert_eq!(refused.unwrap_err(), OpenError::Draining);
+    ours.write_all(b"still here").await.unwrap();
+    ours.shutdown().await.unwrap();
+    let mut words = String::new();
+    theirs.read_to_string(&mut words).await.unwrap();
+    assert_eq!(words, "still here");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_close_tells_the_peer_why() {
     let (dialer, acceptor) = pair(Config::default()).await;
     acceptor.session.close(CloseCode::Replaced);
