@@ -12,7 +12,7 @@ mod proxy;
 
 pub(crate) use install::{InstallHubArgs, InstallTarget, UninstallArgs, UninstallTarget};
 pub(crate) use member::{JoinArgs, TokenCreateArgs, TokenVerb};
-pub(crate) use proxy::ProxyArgs;
+pub(crate) use proxy::{ForwardArgs, ProxyArgs, WayArgs};
 
 /// Joins Kubernetes clusters that cannot reach each other
 ///
@@ -106,6 +106,11 @@ pub(crate) enum Verb {
     /// List the members and how they are
     #[command(after_help = "Examples:\n  strait clusters\n  strait clusters -o json")]
     Clusters(FormatArgs),
+    /// List the sessions between hubs and agents
+    ///
+    /// SEEN tells when something came from the agent last; it is asked every ten seconds.
+    #[command(after_help = "Examples:\n  strait status\n  strait status -o json")]
+    Status(FormatArgs),
     /// List what can be reached
     #[command(after_help = "Examples:\n  strait services\n  strait services cluster1 -o yaml")]
     Services {
@@ -116,6 +121,8 @@ pub(crate) enum Verb {
     },
     /// Run a local HTTP proxy that reaches services by name
     Proxy(ProxyArgs),
+    /// Make one port of one service a port of this machine
+    Forward(ForwardArgs),
     /// Remove what install and join have made
     Uninstall(UninstallArgs),
     /// Print the version

@@ -14,6 +14,7 @@ mod printer;
 mod proxy;
 mod rollout;
 mod run;
+mod sessions;
 mod table;
 mod token_file;
 mod wait;

@@ -63,10 +63,12 @@ async fn dispatch(cli: Cli, printer: &mut Printer<'_>) -> Result<(), Failure> {
         } => command::token::create(global, &args, printer).await,
         Verb::Join(args) => Box::pin(command::join::run(global, &args, printer)).await,
         Verb::Clusters(format) => command::clusters::run(global, format.output, printer).await,
+        Verb::Status(format) => command::status::run(global, format.output, printer).await,
         Verb::Services { cluster, format } => {
             command::services::run(global, cluster.as_ref(), format.output, printer).await
         }
         Verb::Proxy(args) => Box::pin(command::proxy::run(global, &args, printer)).await,
+        Verb::Forward(args) => Box::pin(command::forward::run(global, &args, printer)).await,
         Verb::Uninstall(args) => Box::pin(command::uninstall::run(global, &args, printer)).await,
         Verb::Version(format) => command::version::run(format.output, printer),
         Verb::Completion { shell } => {

@@ -45,8 +45,10 @@ async fn every_verb_has_help_with_examples_on_standard_output() {
         vec!["token", "create"],
         vec!["join"],
         vec!["clusters"],
+        vec!["status"],
         vec!["services"],
         vec!["proxy"],
+        vec!["forward"],
         vec!["uninstall"],
         vec!["version"],
         vec!["completion"],
@@ -91,6 +93,14 @@ async fn wrong_usage_is_told_on_standard_error_with_code_2() {
         ),
         (
             vec!["proxy", "--listen", "0.0.0.0:0"],
+            "`--allow-remote` means it",
+        ),
+        (
+            vec!["forward", "search.default.cluster1"],
+            "SERVICE.NAMESPACE.CLUSTER:PORT",
+        ),
+        (
+            vec!["forward", "search.default.cluster1:1", "[::]:1"],
             "`--allow-remote` means it",
         ),
         (vec!["services", "a.b"], "`.` is not allowed"),

@@ -142,6 +142,7 @@ impl AgentSession {
             carrier: "tls".to_owned(),
             since: self.since,
             rtt_micros: rtt.map(|rtt| u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)),
+            silent_millis: u64::try_from(self.session.silence().as_millis()).unwrap_or(u64::MAX),
             streams: stats
                 .streams
                 .saturating_sub(self.own_streams.load(Ordering::Relaxed)),

@@ -88,6 +88,11 @@ impl Liveness {
         }
     }
 
+    /// When bytes of the peer arrived last.
+    pub(crate) fn heard(&self) -> Instant {
+        self.heard
+    }
+
     /// The shortest of the last round trips.
     pub(crate) fn rtt(&self) -> Option<Duration> {
         self.samples.iter().min().copied()

@@ -366,6 +366,12 @@ impl Session {
         self.liveness.rtt()
     }
 
+    /// When bytes of the peer arrived last; the beginning of the session before the first.
+    #[must_use]
+    pub fn heard(&self) -> Instant {
+        self.liveness.heard()
+    }
+
     /// Numbers about the session.
     #[must_use]
     pub fn stats(&self) -> Stats {

@@ -81,6 +81,13 @@ impl Session {
         self.shared.with(|state| state.proto.rtt())
     }
 
+    /// How long nothing has arrived from the peer.
+    #[must_use]
+    pub fn silence(&self) -> Duration {
+        self.shared
+            .with(|state| now().saturating_duration_since(state.proto.heard()))
+    }
+
     /// Streams open and bytes carried, in both directions.
     #[must_use]
     pub fn stats(&self) -> Stats {

@@ -40,6 +40,9 @@ pub struct SessionStatus {
     /// The shortest of the last round trips, in microseconds; absent before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_micros: Option<u64>,
+    /// How long nothing has come from the agent, in milliseconds; it is asked every ten seconds.
+    #[serde(default)]
+    pub silent_millis: u64,
     /// Streams that are open, without the one by which the hub tells what is exposed.
     pub streams: usize,
     /// Bytes that came from the agent in all streams.

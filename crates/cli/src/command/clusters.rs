@@ -15,14 +15,14 @@ use crate::{
     cluster::Cluster,
     failure::Failure,
     printer::{Printer, Report},
-    proxy::Hub,
+    sessions,
     table::Table,
 };
 
 /// Whether a member can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+pub(crate) enum State {
     /// A probe went through the tunnel and came back.
     Connected,
     /// It was so, and is not any more.
@@ -35,17 +35,17 @@ enum State {
 
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Member {
-    cluster: String,
-    state: State,
+pub(crate) struct Member {
+    pub(crate) cluster: String,
+    pub(crate) state: State,
     #[serde(skip_serializing_if = "String::is_empty")]
     since: String,
     #[serde(skip_serializing_if = "String::is_empty")]
-    message: String,
+    pub(crate) message: String,
     /// Sessions with its agents, of all hubs that could be asked.
     sessions: Vec<SessionStatus>,
     #[serde(skip)]
-    age: String,
+    pub(crate) age: String,
     /// Whether a hub could be asked about sessions.
     #[serde(skip)]
     asked: bool,
@@ -65,8 +65,8 @@ pub(crate) async fn run(
     let found: Vec<ManagedCluster> = cluster.list(&cluster.all(), "").await?;
     let mut members = members(&found, clock::timestamp());
     if !members.clusters.is_empty() {
-        match sessions(&cluster).await {
-            Ok(sessions) => members.take(sessions),
+        match sessions::ask(&cluster).await {
+            Ok(found) => members.take(found.into_iter().map(|found| found.session)),
             Err(failure) => {
                 printer.say(&format!("sessions are not known: {}", failure.line()))?;
             }
@@ -78,35 +78,14 @@ pub(crate) async fn run(
     printer.report(format, &members)
 }
 
-/// The sessions that the hub has, by its own word.
-async fn sessions(cluster: &Cluster) -> Result<Vec<SessionStatus>, Failure> {
-    let hub = Hub::of(cluster).await?;
-    let (mut sessions, mut answered, mut last) = (vec![], false, None);
-    for status in hub.statuses().await {
-        match status {
-            Ok(status) => {
-                answered = true;
-                sessions.extend(status.sessions);
-            }
-            Err(error) => last = Some(error),
-        }
-    }
-    // Two addresses may lead to one hub.
-    sessions.sort_by_key(|s| (s.cluster.clone(), s.since, s.source.clone()));
-    sessions.dedup_by(|a, b| (&a.instance, &a.source) == (&b.instance, &b.source));
-    match last {
-        Some(error) if !answered => Err(anyhow::Error::new(error).into()),
-        _ => Ok(sessions),
-    }
-}
-
 fn members(found: &[ManagedCluster], now: Timestamp) -> Members {
     let mut clusters: Vec<Member> = found.iter().map(|cluster| member(cluster, now)).collect();
     clusters.sort_by(|a, b| a.cluster.cmp(&b.cluster));
     Members { clusters }
 }
 
-fn member(cluster: &ManagedCluster, now: Timestamp) -> Member {
+/// What the inventory says of a member.
+pub(crate) fn member(cluster: &ManagedCluster, now: Timestamp) -> Member {
     let status = cluster.status.clone().unwrap_or_default();
     let find = |name: &str| status.conditions.iter().find(|c| c.r#type == name);
     let reachable = find(wire_names::TUNNEL_REACHABLE);
@@ -138,9 +117,20 @@ fn member(cluster: &ManagedCluster, now: Timestamp) -> Member {
     }
 }
 
+impl State {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Connected => "connected",
+            Self::Lost => "lost",
+            Self::Unknown => "unknown",
+            Self::Expected => "expected",
+        }
+    }
+}
+
 impl Members {
     /// Adds what the hub knows of their sessions.
-    fn take(&mut self, sessions: Vec<SessionStatus>) {
+    fn take(&mut self, sessions: impl IntoIterator<Item = SessionStatus>) {
         for session in sessions {
             let member = self
                 .clusters
@@ -168,25 +158,14 @@ impl Member {
     /// The shortest round trip.
     fn rtt(&self) -> String {
         let shortest = self.sessions.iter().filter_map(|s| s.rtt_micros).min();
-        shortest.map_or_else(String::new, milliseconds)
+        shortest.map_or_else(String::new, sessions::milliseconds)
     }
 
     /// The versions of its agents.
     fn versions(&self) -> String {
-        let versions = self.sessions.iter().map(|session| {
-            let software = session.software.as_str();
-            software.strip_prefix("strait/").unwrap_or(software)
-        });
+        let versions = self.sessions.iter().map(sessions::version);
         let versions: BTreeSet<&str> = versions.filter(|version| !version.is_empty()).collect();
         versions.into_iter().collect::<Vec<_>>().join(",")
-    }
-}
-
-/// Two digits that count, as people read a round trip.
-fn milliseconds(micros: u64) -> String {
-    match micros {
-        0..10_000 => format!("{}.{} ms", micros / 1000, micros % 1000 / 100),
-        _ => format!("{} ms", micros / 1000),
     }
 }
 
@@ -204,15 +183,9 @@ impl Report for Members {
             "CLUSTER", "STATE", "SESSIONS", "RTT", "STREAMS", "SINCE", "AGENT", "",
         ]);
         for member in &self.clusters {
-            let state = match member.state {
-                State::Connected => "connected",
-                State::Lost => "lost",
-                State::Unknown => "unknown",
-                State::Expected => "expected",
-            };
             table.row(vec![
                 member.cluster.clone(),
-                state.to_owned(),
+                member.state.as_str().to_owned(),
                 member.count(member.sessions.len()),
                 member.rtt(),
                 member.count(member.sessions.iter().map(|s| s.streams).sum()),
@@ -292,6 +265,7 @@ mod tests {
             carrier: "tls".to_owned(),
             since: Timestamp::UNIX_EPOCH,
             rtt_micros: Some(rtt),
+            silent_millis: 0,
             streams: 3,
             bytes_from_agent: 0,
             bytes_to_agent: 0,

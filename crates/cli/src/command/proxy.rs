@@ -9,11 +9,11 @@ use anyhow::Context;
 use serde::Serialize;
 
 use crate::{
-    args::{GlobalArgs, ProxyArgs},
+    args::{GlobalArgs, ProxyArgs, WayArgs},
     cluster::Cluster,
     failure::{Failure, WithHint},
     printer::{Printer, Report},
-    proxy::{Hub, LocalProxy},
+    proxy::{Hub, LocalPort, Service},
 };
 
 #[derive(Debug, Serialize)]
@@ -29,16 +29,10 @@ pub(crate) async fn run(
     args: &ProxyArgs,
     printer: &mut Printer<'_>,
 ) -> Result<(), Failure> {
-    if !args.listen.ip().is_loopback() && !args.allow_remote {
-        return Err(Failure::usage(format!(
-            "{} can be reached by others, who would act with your credentials",
-            args.listen
-        ))
-        .with_hint("`--allow-remote` means it"));
-    }
+    may_listen(args.listen, &args.way)?;
     let cluster = Cluster::connect(global).await?;
-    let hub = Arc::new(hub(&cluster, args).await?);
-    let proxy = LocalProxy::bind(args.listen, Arc::clone(&hub))
+    let hub = Arc::new(hub(&cluster, &args.way).await?);
+    let port = LocalPort::bind(args.listen)
         .await
         .with_context(|| format!("failed to listen on {}", args.listen))
         .hint("`--listen 127.0.0.1:0` takes a free port")?;
@@ -48,7 +42,7 @@ pub(crate) async fn run(
         printer.say(&format!("warning: {}", why.line()))?;
     }
     let listening = Listening {
-        proxy: url(proxy.local_addr()),
+        proxy: url(port.local_addr()),
         hub: hub.addresses().to_vec(),
         no_proxy: no_proxy(cluster.config().cluster_url.host()),
     };
@@ -58,17 +52,28 @@ pub(crate) async fn run(
         listening.hub.join(", "),
         listening.proxy
     ))?;
-    proxy.run(strait_runtime::stop_signal()).await;
+    port.serve(Service::Proxy, hub, strait_runtime::stop_signal())
+        .await;
     Ok(())
 }
 
-async fn hub(cluster: &Cluster, args: &ProxyArgs) -> Result<Hub, Failure> {
-    let Some(path) = &args.hub_ca else {
-        return Hub::at(cluster, args.hub.iter().cloned().collect(), None).await;
+/// Whoever reaches the port acts with the credentials of who opened it.
+pub(super) fn may_listen(address: SocketAddr, way: &WayArgs) -> Result<(), Failure> {
+    if address.ip().is_loopback() || way.allow_remote {
+        return Ok(());
+    }
+    let what = "can be reached by others, who would act with your credentials";
+    Err(Failure::usage(format!("{address} {what}")).with_hint("`--allow-remote` means it"))
+}
+
+/// The hub, as the arguments or its cluster tell where it is.
+pub(super) async fn hub(cluster: &Cluster, way: &WayArgs) -> Result<Hub, Failure> {
+    let Some(path) = &way.hub_ca else {
+        return Hub::at(cluster, way.hub.iter().cloned().collect(), None).await;
     };
     let bundle = std::fs::read_to_string(path);
     let bundle = bundle.with_context(|| format!("failed to read `{}`", path.display()))?;
-    Hub::at(cluster, args.hub.iter().cloned().collect(), Some(bundle)).await
+    Hub::at(cluster, way.hub.iter().cloned().collect(), Some(bundle)).await
 }
 
 fn no_proxy(api_server: Option<&str>) -> String {
@@ -80,13 +85,17 @@ fn no_proxy(api_server: Option<&str>) -> String {
 }
 
 /// How this machine reaches what listens there; others use its name or address.
-fn url(address: SocketAddr) -> String {
+pub(super) fn reached_at(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
     };
-    format!("http://{}", SocketAddr::new(ip, address.port()))
+    SocketAddr::new(ip, address.port())
+}
+
+fn url(address: SocketAddr) -> String {
+    format!("http://{}", reached_at(address))
 }
 
 impl Report for Listening {

@@ -184,6 +184,15 @@ impl Hub {
         }
     }
 
+    /// A stream to `authority`; what the hub refuses becomes a failure with its words.
+    pub(crate) async fn reach(&self, authority: &str, tasks: &Tasks) -> Result<Upgraded, Failure> {
+        let doing = || format!("failed to reach `{authority}`");
+        match self.open(authority, tasks).await.with_context(doing)? {
+            Opened::Stream(stream) => Ok(stream),
+            Opened::Refused(refusal) => Err(refused(&refusal, doing())),
+        }
+    }
+
     async fn open_once(&self, authority: &str, tasks: &Tasks) -> Result<Opened, HubError> {
         let tls = self.connect().await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(tls))
@@ -301,6 +310,18 @@ async fn answer(response: Response<Incoming>) -> Result<Opened, HubError> {
         .map(http_body_util::Collected::to_bytes)
         .unwrap_or_default();
     Ok(Opened::Refused(Response::from_parts(head, body)))
+}
+
+/// The hub's problem document as a failure.
+fn refused(refusal: &Response<Bytes>, doing: String) -> Failure {
+    let problem: serde_json::Value = serde_json::from_slice(refusal.body()).unwrap_or_default();
+    let text = |field: &str| problem[field].as_str().map(str::to_owned);
+    let cause = text("detail").unwrap_or_else(|| refusal.status().to_string());
+    let failure = Failure::from(anyhow::anyhow!("{cause}").context(doing));
+    match text("hint") {
+        Some(hint) => failure.with_hint(hint),
+        None => failure,
+    }
 }
 
 fn unauthenticated(status: StatusCode) -> bool {

@@ -40,6 +40,39 @@ async fn connect_carries_bytes_with_the_kubeconfigs_token() {
 }
 
 #[tokio::test]
+async fn a_forwarded_port_leads_to_one_service() {
+    let hub = FakeHub::start().await;
+    let client = client(&hub, |config| {
+        config.auth_info.token = Some("t0ken".to_owned().into());
+    });
+    let (failed, _failures) = mpsc::channel(1);
+    let service = Service::Forward("search.default.cluster1:443".into(), failed);
+    let port = serve(client.await, service).await;
+    let mut tcp = TcpStream::connect(port).await.unwrap();
+    tcp.write_all(b"over there").await.unwrap();
+    tcp.shutdown().await.unwrap();
+    let mut heard = String::new();
+    tcp.read_to_string(&mut heard).await.unwrap();
+    assert_eq!(heard, "over there");
+    assert_eq!(hub.heard(), ["search.default.cluster1:443 Bearer t0ken -"]);
+}
+
+#[tokio::test]
+async fn a_forwarded_connection_that_the_hub_refuses_is_told_in_its_words() {
+    let hub = FakeHub::start().await;
+    let (failed, mut failures) = mpsc::channel(1);
+    let service = Service::Forward("refused.b.c:1".into(), failed);
+    let port = serve(client(&hub, |_| {}).await, service).await;
+    let mut tcp = TcpStream::connect(port).await.unwrap();
+    assert_eq!(tcp.read(&mut [0; 1]).await.unwrap(), 0);
+    let failure = failures.recv().await.unwrap().render();
+    assert!(
+        failure.starts_with("error: failed to reach `refused.b.c:1`\n  caused by: "),
+        "{failure}"
+    );
+}
+
+#[tokio::test]
 async fn a_plain_request_goes_through_a_stream_of_its_own() {
     let hub = FakeHub::start().await;
     let proxy = start(&hub, |config| {
@@ -179,29 +212,36 @@ async fn what_is_no_proxy_request_is_refused() {
 
 /// Starts a proxy for `hub` with these credentials; returns its address.
 async fn start(hub: &FakeHub, credentials: impl FnOnce(&mut Config)) -> SocketAddr {
+    run(client(hub, credentials).await).await
+}
+
+async fn client(hub: &FakeHub, credentials: impl FnOnce(&mut Config)) -> Hub {
     let mut config = Config::new("https://kubernetes.invalid".parse().unwrap());
     config.root_cert = Some(vec![]);
     credentials(&mut config);
     let credentials = Credentials::new(config).await.unwrap();
     let bundle = Bundle::from_pem(hub.server_ca.as_bytes()).unwrap();
     // The first address leads nowhere: the second is tried.
-    run(Hub::new(
+    Hub::new(
         vec!["127.0.0.1:1".to_owned(), hub.address()],
         &bundle,
         credentials,
-    ))
-    .await
+    )
+}
+
+async fn run(hub: Hub) -> SocketAddr {
+    serve(hub, Service::Proxy).await
 }
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the proxy of a test ends with its runtime"
+    reason = "the port of a test ends with its runtime"
 )]
-async fn run(hub: Hub) -> SocketAddr {
+async fn serve(hub: Hub, service: Service) -> SocketAddr {
     let local = SocketAddr::from(([127, 0, 0, 1], 0));
-    let proxy = LocalProxy::bind(local, Arc::new(hub)).await.unwrap();
-    let address = proxy.local_addr();
-    tokio::spawn(proxy.run(std::future::pending()));
+    let port = LocalPort::bind(local).await.unwrap();
+    let address = port.local_addr();
+    tokio::spawn(port.serve(service, Arc::new(hub), std::future::pending()));
     address
 }
 
