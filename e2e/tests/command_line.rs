@@ -86,6 +86,91 @@ async fn the_local_proxy_uses_the_credentials_of_the_kubeconfig() -> Result<()> 
 }
 
 #[tokio::test]
+async fn every_session_is_listed_with_its_hub_and_carrier() -> Result<()> {
+    let stage = Stage::of_tests()?;
+    let json = stage.strait_ok("hub", &["status", "-o", "json"]).await?;
+    let status: Value = serde_json::from_str(&json.stdout)?;
+    let rows = status["sessions"].as_array().context("no sessions")?;
+    let of = |cluster: &str| {
+        rows.iter()
+            .any(|row| row["cluster"] == cluster && row["session"]["carrier"] == "tls")
+    };
+    ensure!(of("cluster1") && of("cluster2"), "{status:#}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_port_of_one_service_becomes_a_port_of_this_machine() -> Result<()> {
+    let stage = Stage::of_tests()?;
+    let mut forward = tokio::process::Command::new(&stage.strait)
+        .arg("--kubeconfig")
+        .arg(stage.hub()?.kubeconfig_path())
+        .args(["forward", "search.default.cluster1:80"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .kill_on_drop(true)
+        .spawn()?;
+    let stdout = forward.stdout.take().context("no stdout")?;
+    let address = BufReader::new(stdout).lines().next_line().await?;
+    let url = format!("http://{}/", address.context("it said nothing")?);
+    let said = tokio::process::Command::new("curl")
+        .args([
+            "--silent",
+            "--show-error",
+            "--max-time",
+            "20",
+            "--noproxy",
+            "*",
+            &url,
+        ])
+        .output()
+        .await
+        .context("failed to run curl")?;
+    let body = String::from_utf8_lossy(&said.stdout);
+    ensure!(
+        body.contains("search in namespace default of cluster1"),
+        "{said:?}"
+    );
+    forward.kill().await?;
+    let said = stage
+        .strait("hub", &["forward", "serch.default.cluster1:80"])
+        .await?;
+    ensure!(
+        said.code == 1 && said.stderr.contains("search.default.cluster1"),
+        "{said:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_doctor_names_the_hop_that_is_broken() -> Result<()> {
+    let stage = Stage::of_tests()?;
+    let said = stage
+        .strait("hub", &["doctor", "search.default.cluster1:80"])
+        .await?;
+    ensure!(said.code == 0, "{said:?}");
+    for hop in ["hub", "name", "rights", "session", "connection"] {
+        let good = |line: &str| line.starts_with(hop) && line.contains("  ok  ");
+        ensure!(said.stdout.lines().any(good), "{hop}: {said:?}");
+    }
+    let said = stage
+        .strait("hub", &["doctor", "serch.default.cluster1"])
+        .await?;
+    ensure!(
+        said.code == 1 && said.stderr.contains("`search.default.cluster1`"),
+        "{said:?}"
+    );
+    let said = stage
+        .strait("hub", &["doctor", "search.default.cluster1:81"])
+        .await?;
+    ensure!(
+        said.code == 1 && said.stderr.starts_with("error: connection: "),
+        "{said:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
 async fn installing_and_joining_again_changes_nothing() -> Result<()> {
     let stage = Stage::of_tests()?;
     let generation = || async {

@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use strait_types::ClusterName;
 
+use crate::command::doctor::Name;
+
 mod install;
 mod member;
 mod proxy;
@@ -86,6 +88,21 @@ pub(crate) struct FormatArgs {
     pub(crate) output: Format,
 }
 
+/// Arguments of `doctor`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  strait doctor                                hub, members and entrypoints
+  strait doctor search.default.cluster1:443    name, rights, session, connection
+
+It connects to the service once. The exit code is 1 when something is broken.")]
+pub(crate) struct DoctorArgs {
+    /// The service, SERVICE.NAMESPACE.CLUSTER[:PORT]
+    pub(crate) name: Option<Name>,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -123,6 +140,8 @@ pub(crate) enum Verb {
     Proxy(ProxyArgs),
     /// Make one port of one service a port of this machine
     Forward(ForwardArgs),
+    /// Find out what is wrong: the way to a service hop by hop, or how everything is
+    Doctor(DoctorArgs),
     /// Remove what install and join have made
     Uninstall(UninstallArgs),
     /// Print the version

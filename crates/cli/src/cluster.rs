@@ -8,7 +8,8 @@ use k8s_openapi::{
 use kube::{
     Api, Client, Config, Resource, ResourceExt,
     api::{
-        ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PropagationPolicy,
+        ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
+        PropagationPolicy,
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -110,6 +111,16 @@ impl Cluster {
         Ok(found
             .with_context(|| format!("failed to list {plural}"))?
             .items)
+    }
+
+    /// Creates an object that is an answer and not kept, a review for instance.
+    pub(crate) async fn create<K>(&self, object: &K) -> Result<K, Failure>
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Serialize,
+    {
+        let kind = K::kind(&());
+        let made = self.all().create(&PostParams::default(), object).await;
+        Ok(made.with_context(|| format!("failed to create a {kind}"))?)
     }
 
     /// The addresses of up to three nodes, the outside one where there is one.

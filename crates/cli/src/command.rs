@@ -1,6 +1,7 @@
 //! One file per verb. Each makes a value and hands it to the printer.
 
 pub(crate) mod clusters;
+pub(crate) mod doctor;
 pub(crate) mod forward;
 pub(crate) mod install;
 pub(crate) mod join;

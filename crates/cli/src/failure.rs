@@ -44,6 +44,10 @@ impl Failure {
         self
     }
 
+    pub(crate) fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     pub(crate) fn code(&self) -> u8 {
         self.code
     }

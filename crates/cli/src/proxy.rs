@@ -17,7 +17,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
 
-pub(crate) use self::{credentials::Credentials, hub::Hub};
+pub(crate) use self::{
+    credentials::Credentials,
+    hub::{Hub, HubError, Opened},
+};
 
 /// How long streams may go on after the proxy was asked to stop.
 const GRACE: Duration = Duration::from_secs(1);

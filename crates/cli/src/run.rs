@@ -69,6 +69,7 @@ async fn dispatch(cli: Cli, printer: &mut Printer<'_>) -> Result<(), Failure> {
         }
         Verb::Proxy(args) => Box::pin(command::proxy::run(global, &args, printer)).await,
         Verb::Forward(args) => Box::pin(command::forward::run(global, &args, printer)).await,
+        Verb::Doctor(args) => Box::pin(command::doctor::run(global, &args, printer)).await,
         Verb::Uninstall(args) => Box::pin(command::uninstall::run(global, &args, printer)).await,
         Verb::Version(format) => command::version::run(format.output, printer),
         Verb::Completion { shell } => {

@@ -49,6 +49,7 @@ async fn every_verb_has_help_with_examples_on_standard_output() {
         vec!["services"],
         vec!["proxy"],
         vec!["forward"],
+        vec!["doctor"],
         vec!["uninstall"],
         vec!["version"],
         vec!["completion"],

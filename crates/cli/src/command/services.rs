@@ -92,7 +92,7 @@ async fn must_be_known(cluster: &Cluster, name: &ClusterName) -> Result<(), Fail
 }
 
 /// The known name that looks most like the one that was typed, if any does.
-fn nearest<'a>(typed: &str, known: &'a [String]) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(typed: &str, known: &'a [String]) -> Option<&'a str> {
     let near = |name: &&String| strsim::damerau_levenshtein(typed, name);
     let best = known.iter().min_by_key(near)?;
     (near(&best) <= 1 + typed.len() / 4).then_some(best.as_str())
