@@ -5,7 +5,9 @@ SHELL := /bin/bash
 .PHONY: help demo test ci bench clusters-up clusters-down fmt fmt-check layers clippy unit doc deny fuzz real tools
 
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/strait
-export CARGO_TARGET_DIR ?= $(CACHE)/target
+ifndef CARGO_TARGET_DIR
+export CARGO_TARGET_DIR := $(shell .ci/target-dir $(CACHE))
+endif
 NEXTEST_VERSION := 0.9.151
 DENY_VERSION := 0.20.2
 TOOLS := $(CACHE)/tools
