@@ -6,7 +6,7 @@ use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
 
 /// Every crate of the workspace and its layer. Two crates of one layer never know each other.
-const LAYERS: [(&str, u8); 19] = [
+const LAYERS: [(&str, u8); 20] = [
     ("strait-types", 0),
     ("strait-api", 0),
     ("strait-install", 1),
@@ -14,6 +14,7 @@ const LAYERS: [(&str, u8); 19] = [
     ("strait-tunnel-proto", 1),
     ("strait-pki", 2),
     ("strait-runtime", 2),
+    ("strait-websocket", 2),
     ("strait-file-kit", 3),
     ("strait-kube-kit", 3),
     ("strait-tunnel", 3),

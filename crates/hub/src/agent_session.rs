@@ -19,8 +19,8 @@ use strait_tunnel::{
     read_value, write_value,
 };
 use strait_types::{
-    ClusterName, ExposedService, ExposureTable, Refusal, RefusalCode, RenewAnswer, RenewRequest,
-    SessionStatus, Target,
+    CarrierKind, ClusterName, ExposedService, ExposureTable, Refusal, RefusalCode, RenewAnswer,
+    RenewRequest, SessionStatus, Target,
 };
 use tokio::sync::watch;
 
@@ -50,6 +50,7 @@ pub(crate) struct AgentSession {
     generation: u64,
     name: AgentName,
     source: SocketAddr,
+    carrier: CarrierKind,
     since: Timestamp,
     session: Session,
     probe: Mutex<Option<Result<(), String>>>,
@@ -91,7 +92,7 @@ impl AgentSession {
     pub(crate) fn new(
         generation: u64,
         name: AgentName,
-        source: SocketAddr,
+        (source, carrier): (SocketAddr, CarrierKind),
         session: Session,
         chain: Vec<CertificateDer<'static>>,
         not_after: Timestamp,
@@ -100,6 +101,7 @@ impl AgentSession {
             generation,
             name,
             source,
+            carrier,
             since: clock::timestamp(),
             session,
             probe: Mutex::new(None),
@@ -139,7 +141,7 @@ impl AgentSession {
             instance: peer.instance.to_string(),
             software: clean(&peer.software),
             source: self.source.to_string(),
-            carrier: "tls".to_owned(),
+            carrier: self.carrier.to_string(),
             since: self.since,
             rtt_micros: rtt.map(|rtt| u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)),
             silent_millis: u64::try_from(self.session.silence().as_millis()).unwrap_or(u64::MAX),

@@ -6,6 +6,7 @@ use rustls_pki_types::CertificateDer;
 use strait_pki::{AgentName, ClientVerifier, Reloadable, TrustDomain, Validity, peer_agent};
 use strait_runtime::{Tasks, clock};
 use strait_tunnel::{Carrier, CloseCode, CloseReason, Config, Session, Side};
+use strait_types::CarrierKind;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +32,7 @@ pub(crate) struct Agents {
 /// An agent's connection after its handshake.
 pub(crate) struct Arrival {
     pub(crate) source: SocketAddr,
+    pub(crate) carrier: CarrierKind,
     /// Its certificate, verified, leaf first.
     pub(crate) chain: Vec<CertificateDer<'static>>,
     /// Its place among the handshakes, kept until the session is counted.
@@ -84,6 +86,7 @@ impl Agents {
         let cluster = &name.cluster;
         let Arrival {
             source,
+            carrier,
             chain,
             place,
         } = arrival;
@@ -95,7 +98,8 @@ impl Agents {
         }
         let registered = self.sessions.register(cluster, |generation| {
             let session = session.clone();
-            AgentSession::new(generation, name.clone(), source, session, chain, not_after)
+            let from = (source, carrier);
+            AgentSession::new(generation, name.clone(), from, session, chain, not_after)
         });
         // From here on it counts among the sessions of its cluster.
         drop(place);
@@ -107,7 +111,7 @@ impl Agents {
             ));
             return;
         };
-        tracing::info!(%cluster, %source, "agent connected");
+        tracing::info!(%cluster, %source, %carrier, "agent connected");
         if self.stop.is_cancelled() {
             agent.drain(self.times.drain);
         }

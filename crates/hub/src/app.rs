@@ -10,7 +10,7 @@ use strait_pki::{PkiError, ServingCerts, ServingConfig};
 use strait_runtime::{Tasks, clock};
 use strait_types::RefusalCode;
 use thiserror::Error;
-use tokio::{net::TcpListener, time::Instant};
+use tokio::{net::TcpListener, sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     config::HubConfig,
     decisions::Decisions,
     deps::Deps,
-    frontend::Frontend,
+    frontend::{Frontend, Wrapped},
     join::Joins,
     listener::{Doors, Listener},
     live::LiveStreams,
@@ -36,6 +36,9 @@ use crate::{
 
 /// How long connections get to notice that they were cut, after the drain.
 const LAST_GRACE: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// How many connections that came in a WebSocket may wait to be taken.
+const WRAPPED: usize = 64;
 
 /// The hub: accepts agents and callers on one port.
 #[derive(Debug)]
@@ -95,12 +98,14 @@ impl Hub {
         let parts = Parts::new(Arc::clone(&config), deps, Metrics::register(registry));
         let agents = parts.agents();
         let certificates = serving_certs(&config, &parts.deps)?;
-        let doors = parts.doors(certificates, Arc::clone(&agents));
+        let (wrap, wrapped) = mpsc::channel(WRAPPED);
+        let doors = parts.doors(certificates, Arc::clone(&agents), wrap);
         Ok(Self {
             config,
             address,
             listener: Listener {
                 tcp,
+                wrapped,
                 doors: Arc::new(doors),
             },
             agents,
@@ -225,7 +230,7 @@ impl Parts {
         })
     }
 
-    fn frontend(&self) -> Frontend {
+    fn frontend(&self, wrapped: mpsc::Sender<Wrapped>) -> Frontend {
         let times = self.config.times;
         let roots = Arc::clone(&self.deps.material.native_roots);
         Frontend {
@@ -247,15 +252,21 @@ impl Parts {
             limits: self.config.limits,
             times,
             tasks: self.connections.clone(),
+            wrapped,
         }
     }
 
-    fn doors(&self, certificates: Arc<ServingCerts>, agents: Arc<Agents>) -> Doors {
+    fn doors(
+        &self,
+        certificates: Arc<ServingCerts>,
+        agents: Arc<Agents>,
+        wrapped: mpsc::Sender<Wrapped>,
+    ) -> Doors {
         let verifier = self.deps.material.agents.clone();
         Doors {
             tls: TlsConfigs::new(certificates, verifier, self.trust.clone()),
             agents,
-            frontend: Arc::new(self.frontend()),
+            frontend: Arc::new(self.frontend(wrapped)),
             handshakes: Arc::new(Slots::new(self.config.limits.handshakes)),
             callers: Arc::new(Slots::new(self.config.limits.connections)),
             metrics: self.metrics.clone(),

@@ -13,6 +13,7 @@ mod forward;
 mod join;
 mod route;
 mod service_connection;
+mod session;
 mod status;
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc};
@@ -24,8 +25,11 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls_pki_types::CertificateDer;
 use strait_runtime::Tasks;
-use strait_types::Refusal;
-use tokio::io::{AsyncRead, AsyncWrite};
+use strait_types::{CarrierKind, Refusal};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::mpsc,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -44,6 +48,7 @@ use crate::{
 use body::Body;
 use route::Route;
 use service_connection::Idle;
+pub(crate) use session::Wrapped;
 
 /// What every connection of callers needs.
 #[derive(Debug)]
@@ -61,6 +66,8 @@ pub(crate) struct Frontend {
     pub(crate) times: Times,
     /// Streams that outlive their request.
     pub(crate) tasks: Tasks,
+    /// Takes connections to the hub's port that came in a WebSocket.
+    pub(crate) wrapped: mpsc::Sender<Wrapped>,
 }
 
 /// One caller's connection.
@@ -68,6 +75,8 @@ pub(crate) struct Frontend {
 struct Connection {
     frontend: Arc<Frontend>,
     source: SocketAddr,
+    /// What the connection came in.
+    carrier: CarrierKind,
     certificate: Option<Arc<[CertificateDer<'static>]>>,
     place: Arc<Slot>,
     /// Cancelled when the request under way has lost its right, read or not.
@@ -83,12 +92,13 @@ impl Frontend {
     pub(crate) async fn serve<I>(
         self: Arc<Self>,
         io: I,
-        source: SocketAddr,
+        from: (SocketAddr, CarrierKind),
         certificate: Option<Arc<[CertificateDer<'static>]>>,
         place: Slot,
     ) where
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
+        let (source, carrier) = from;
         let stop = self.reach.stop.clone();
         let mut builder = http1::Builder::new();
         builder
@@ -100,6 +110,7 @@ impl Frontend {
         let connection = Arc::new(Connection {
             frontend: self,
             source,
+            carrier,
             certificate,
             place: Arc::clone(&place),
             abort: abort.clone(),
@@ -150,6 +161,7 @@ impl Connection {
         match route::route(&request, own) {
             Ok(Route::Join) => Box::pin(self.join(request)).await,
             Ok(Route::Status) => Box::pin(self.status(request)).await,
+            Ok(Route::Session) => self.session(request),
             Ok(Route::Connect { host, port }) => Box::pin(self.connect(request, host, port)).await,
             Ok(Route::Forward { host, port }) => {
                 Box::pin(self.forward(request, Via::ForwardProxy, host, port)).await

@@ -6,9 +6,12 @@ use rustls::server::Acceptor;
 use socket2::{SockRef, TcpKeepalive};
 use strait_pki::{ALPN_SESSION, PkiError};
 use strait_runtime::{ReadAhead, Tasks};
+use strait_tunnel::Carrier;
+use strait_types::CarrierKind;
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
+    sync::mpsc,
 };
 use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
@@ -16,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     agents::{Agents, Arrival},
     config::Times,
-    frontend::Frontend,
+    frontend::{Frontend, Wrapped},
     metrics::Metrics,
     slots::{Slot, Slots},
     tls_configs::TlsConfigs,
@@ -31,6 +34,8 @@ const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration:
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) tcp: TcpListener,
+    /// Connections that came in a WebSocket.
+    pub(crate) wrapped: mpsc::Receiver<Wrapped>,
     pub(crate) doors: Arc<Doors>,
 }
 
@@ -65,18 +70,28 @@ enum HandshakeError {
 
 impl Listener {
     /// Accepts until `stop`. Connections belong to `connections`.
-    pub(crate) async fn run(self, stop: CancellationToken, connections: &Tasks) {
+    pub(crate) async fn run(mut self, stop: CancellationToken, connections: &Tasks) {
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
                 accepted = self.tcp.accept() => match accepted {
-                    Ok((tcp, source)) => self.doors.take(tcp, source, connections),
+                    Ok((tcp, source)) => {
+                        if let Err(error) = prepare(&tcp) {
+                            tracing::debug!(%error, %source, "socket options");
+                        }
+                        // A socket that takes both families shows IPv4 callers as mapped addresses.
+                        let source = SocketAddr::new(source.ip().to_canonical(), source.port());
+                        self.doors.take(tcp, (source, CarrierKind::Tls), connections);
+                    }
                     Err(error) => {
                         tracing::warn!(%error, "a connection could not be accepted");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
+                Some(Wrapped { io, source }) = self.wrapped.recv() => {
+                    self.doors.take(io, (source, CarrierKind::WebSocket), connections);
+                }
             }
         }
     }
@@ -85,23 +100,25 @@ impl Listener {
 // === impl Doors ===
 
 impl Doors {
-    fn take(self: &Arc<Self>, tcp: TcpStream, source: SocketAddr, connections: &Tasks) {
-        // A socket that takes both families shows IPv4 callers as mapped addresses.
-        let source = SocketAddr::new(source.ip().to_canonical(), source.port());
+    fn take<IO: Carrier>(
+        self: &Arc<Self>,
+        io: IO,
+        from: (SocketAddr, CarrierKind),
+        connections: &Tasks,
+    ) {
+        let (source, _) = from;
         let Some(handshake) = self.handshakes.enter(source.ip()) else {
             self.metrics.handshake("too-many");
             tracing::debug!(%source, "too many handshakes under way, connection closed");
             return;
         };
         let doors = Arc::clone(self);
-        connections.spawn_one(async move { doors.serve(tcp, source, handshake).await });
+        connections.spawn_one(async move { doors.serve(io, from, handshake).await });
     }
 
-    async fn serve(&self, tcp: TcpStream, source: SocketAddr, handshake: Slot) {
-        if let Err(error) = prepare(&tcp) {
-            tracing::debug!(%error, %source, "socket options");
-        }
-        let shaken = Box::pin(self.shake_hands(tcp));
+    async fn serve<IO: Carrier>(&self, io: IO, from: (SocketAddr, CarrierKind), handshake: Slot) {
+        let (source, carrier) = from;
+        let shaken = Box::pin(self.shake_hands(io));
         let shaken = tokio::select! {
             shaken = tokio::time::timeout(self.times.handshake, shaken) => {
                 shaken.unwrap_or(Err(HandshakeError::TooSlow))
@@ -120,6 +137,7 @@ impl Doors {
                 tls,
                 Arrival {
                     source,
+                    carrier,
                     chain: chain.unwrap_or_default(),
                     place: handshake,
                 },
@@ -133,23 +151,23 @@ impl Doors {
             };
             self.metrics.handshake("caller");
             let frontend = Arc::clone(&self.frontend);
-            Box::pin(frontend.serve(tls, source, chain.map(Into::into), place)).await;
+            Box::pin(frontend.serve(tls, from, chain.map(Into::into), place)).await;
         }
     }
 
     /// Reads the ClientHello, then chooses by its application protocols who is asked for what.
-    async fn shake_hands(
+    async fn shake_hands<IO: Carrier>(
         &self,
-        tcp: TcpStream,
-    ) -> Result<TlsStream<ReadAhead<TcpStream>>, HandshakeError> {
-        let acceptor = LazyConfigAcceptor::new(Acceptor::default(), ReadAhead::new(tcp));
+        io: IO,
+    ) -> Result<TlsStream<ReadAhead<IO>>, HandshakeError> {
+        let acceptor = LazyConfigAcceptor::new(Acceptor::default(), ReadAhead::new(io));
         tokio::pin!(acceptor);
         let start = match acceptor.as_mut().await {
             Ok(start) => start,
             Err(error) => {
                 // What is no TLS at all gets the alert that says so.
-                if let Some(mut tcp) = acceptor.take_io() {
-                    let _ = tcp.shutdown().await;
+                if let Some(mut io) = acceptor.take_io() {
+                    let _ = io.shutdown().await;
                 }
                 return Err(HandshakeError::Tls(error));
             }

@@ -60,6 +60,28 @@ impl<IO> ReadAhead<IO> {
     }
 }
 
+impl<IO: AsyncRead + Unpin> ReadAhead<IO> {
+    /// Reads a step, by way of `arrivals`.
+    fn read_on(
+        &mut self,
+        cx: &mut Context<'_>,
+        arrivals: &mut Vec<u8>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        arrivals.resize(STEP, 0);
+        let mut read = ReadBuf::new(arrivals);
+        ready!(Pin::new(&mut self.io).poll_read(cx, &mut read))?;
+        let (now, later) = read
+            .filled()
+            .split_at(read.filled().len().min(buf.remaining()));
+        buf.put_slice(now);
+        if !later.is_empty() {
+            self.ahead = later.to_vec();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
 impl<IO: AsyncRead + Unpin> AsyncRead for ReadAhead<IO> {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -73,19 +95,11 @@ impl<IO: AsyncRead + Unpin> AsyncRead for ReadAhead<IO> {
         if buf.remaining() >= STEP {
             return Pin::new(&mut this.io).poll_read(cx, buf);
         }
-        ARRIVALS.with_borrow_mut(|arrivals| {
-            arrivals.resize(STEP, 0);
-            let mut read = ReadBuf::new(arrivals);
-            ready!(Pin::new(&mut this.io).poll_read(cx, &mut read))?;
-            let (now, later) = read
-                .filled()
-                .split_at(read.filled().len().min(buf.remaining()));
-            buf.put_slice(now);
-            if !later.is_empty() {
-                this.ahead = later.to_vec();
-            }
-            Poll::Ready(Ok(()))
-        })
+        // Taken and not borrowed: the transport may be read in large steps itself.
+        let mut arrivals = ARRIVALS.take();
+        let polled = this.read_on(cx, &mut arrivals, buf);
+        ARRIVALS.set(arrivals);
+        polled
     }
 }
 
@@ -124,6 +138,16 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+
+    #[tokio::test]
+    async fn one_may_read_ahead_of_another() {
+        let (mut near, far) = tokio::io::duplex(1 << 10);
+        let mut far = ReadAhead::new(ReadAhead::new(far));
+        near.write_all(b"ahead of itself").await.unwrap();
+        let mut heard = [0; 15];
+        far.read_exact(&mut heard).await.unwrap();
+        assert_eq!(&heard, b"ahead of itself");
+    }
 
     #[tokio::test]
     async fn nothing_is_lost_or_turned_around_whatever_the_steps_are() {

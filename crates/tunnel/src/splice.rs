@@ -176,16 +176,27 @@ impl Up {
             } else {
                 self.left = Vec::new();
                 self.written = 0;
-                let moved = ARRIVALS.with_borrow_mut(|arrivals| {
-                    arrivals.resize(STEP, 0);
-                    let mut read = ReadBuf::new(arrivals);
-                    ready!(Pin::new(&mut *io).poll_read(cx, &mut read))?;
-                    Poll::Ready(self.pass_on(cx, read.filled(), stream))
-                });
+                // Taken and not borrowed: what is read may be a splice's own other end.
+                let mut arrivals = ARRIVALS.take();
+                let moved = self.move_some(cx, &mut arrivals, io, stream);
+                ARRIVALS.set(arrivals);
                 ready!(moved)?;
             }
         }
         Poll::Ready(Ok(()))
+    }
+
+    fn move_some(
+        &mut self,
+        cx: &mut Context<'_>,
+        arrivals: &mut Vec<u8>,
+        io: &mut (impl AsyncRead + Unpin),
+        stream: &mut Stream,
+    ) -> Poll<io::Result<()>> {
+        arrivals.resize(STEP, 0);
+        let mut read = ReadBuf::new(arrivals);
+        ready!(Pin::new(&mut *io).poll_read(cx, &mut read))?;
+        Poll::Ready(self.pass_on(cx, read.filled(), stream))
     }
 
     /// Gives the stream what it takes at once and keeps the rest.

@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 mod allow;
+mod carrier;
 mod cluster_name;
 mod exposure_table;
 mod hub_status;
@@ -17,6 +18,7 @@ mod service_name;
 mod target;
 
 pub use allow::{AllowPattern, InvalidAllowPattern};
+pub use carrier::{CarrierKind, SESSION_PATH, SESSION_PROTOCOL};
 pub use cluster_name::ClusterName;
 pub use exposure_table::{ExposedService, ExposureTable};
 pub use hub_status::{HubStatus, STATUS_PATH, SessionStatus};

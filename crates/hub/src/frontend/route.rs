@@ -4,7 +4,7 @@ use http::{
     Method, Request, Uri,
     header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING},
 };
-use strait_types::{JOIN_PATH, PortChoice, Refusal, RefusalCode, STATUS_PATH};
+use strait_types::{JOIN_PATH, PortChoice, Refusal, RefusalCode, SESSION_PATH, STATUS_PATH};
 
 use crate::audit::Via;
 
@@ -15,6 +15,8 @@ pub(super) enum Route {
     Join,
     /// A question how the hub is.
     Status,
+    /// The hub's port once more, in a WebSocket.
+    Session,
     /// A stream of bytes.
     Connect {
         /// To this host.
@@ -56,6 +58,7 @@ pub(super) fn route<B>(
     match uri.path() {
         JOIN_PATH if own(&host) => return Ok(Route::Join),
         STATUS_PATH if own(&host) => return Ok(Route::Status),
+        SESSION_PATH if own(&host) => return Ok(Route::Session),
         _ => {}
     }
     // The port in `Host` is the hub's.

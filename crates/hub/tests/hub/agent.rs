@@ -7,7 +7,7 @@ use strait_pki::{
     AgentKey, AgentName, AgentRequest, Bundle, Ca, Identity, TrustDomain, session_client_config,
 };
 use strait_runtime::{Tasks, clock};
-use strait_tunnel::{Config, Request, Session, Side, splice};
+use strait_tunnel::{Carrier, Config, Request, Session, Side, splice};
 use strait_types::{AcceptDetail, ExposureTable, RefusalCode, Target};
 use tokio::{io::AsyncReadExt, net::TcpStream, sync::watch};
 use tokio_rustls::TlsConnector;
@@ -57,13 +57,21 @@ impl Agent {
         world: &World,
         identity: &Identity,
     ) -> Result<Self, Box<dyn std::error::Error>> {
+        let tcp = TcpStream::connect(world.address).await?;
+        Self::over(world, identity, tcp).await
+    }
+
+    /// The same through this connection to the hub's port.
+    pub(crate) async fn over(
+        world: &World,
+        identity: &Identity,
+        io: impl Carrier,
+    ) -> Result<Self, Box<dyn std::error::Error>> {
         let roots = Bundle::from_pem(world.hub_ca.certificate_pem().as_bytes())?;
         let config = session_client_config(Arc::clone(roots.roots()), identity)?;
-        let tcp = TcpStream::connect(world.address).await?;
         let name = rustls_pki_types::ServerName::try_from("hub.test")?;
-        let tls = TlsConnector::from(Arc::new(config))
-            .connect(name, tcp)
-            .await?;
+        let connector = TlsConnector::from(Arc::new(config));
+        let tls = connector.connect(name, io).await?;
         let config = Config {
             software: "strait/9.9.9".into(),
             ..Config::default()

@@ -11,6 +11,7 @@ mod answer;
 mod caller;
 mod service;
 mod status;
+mod websocket;
 mod world;
 
 mod audit_log;
