@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use strait_runtime::{Tasks, clock};
+use strait_runtime::{ResetOnDrop, Tasks, clock};
 use strait_tunnel::{Incoming, Request, Splice, SpliceEnd, Stream, read_value, reset_code};
 use strait_types::{
     AcceptDetail, ExposedService, ExposureTable, PortChoice, Refusal, RefusalCode, Target,
@@ -146,7 +146,8 @@ impl Service {
         let _ = tcp.set_nodelay(true);
         let _open = self.metrics.open();
         let resetter = stream.resetter();
-        let mut carrying = Box::pin(Splice::new(stream, tcp));
+        // Cut before its end, the stream is cut for the service as well.
+        let mut carrying = Box::pin(Splice::new(stream, ResetOnDrop::new(tcp)));
         let outcome = tokio::select! {
             end = &mut carrying => outcome(&end),
             () = table.revoked(&exposed.namespace, &exposed.service, &port) => {

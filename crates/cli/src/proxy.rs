@@ -8,7 +8,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use strait_runtime::Tasks;
+use strait_runtime::{ResetOnDrop, Tasks};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::mpsc,
@@ -91,6 +91,8 @@ impl Service {
         match self {
             Self::Proxy => proxy(tcp, hub, tasks).await,
             Self::Forward(to, failed) => {
+                // A stream that breaks at the hub breaks for the local client, too.
+                let tcp = ResetOnDrop::new(tcp);
                 if let Err(failure) = forward(tcp, &to, &hub, &tasks).await {
                     // Who does not listen any more is about to end.
                     let _ = failed.send(failure).await;
@@ -123,7 +125,7 @@ async fn proxy(tcp: TcpStream, hub: Arc<Hub>, tasks: Tasks) {
 }
 
 /// Carries one connection to `to`.
-async fn forward(mut tcp: TcpStream, to: &str, hub: &Hub, tasks: &Tasks) -> Result<(), Failure> {
+async fn forward(mut tcp: ResetOnDrop, to: &str, hub: &Hub, tasks: &Tasks) -> Result<(), Failure> {
     let mut stream = TokioIo::new(hub.reach(to, tasks).await?);
     // How it ended both ends see for themselves.
     let _ = tokio::io::copy_bidirectional(&mut tcp, &mut stream).await;

@@ -191,7 +191,13 @@ impl AgentSession {
         let mut table = self.table.lock();
         if snapshot.version > table.snapshot || table.generation == 0 {
             table.snapshot = snapshot.version;
-            let services = snapshot.names.exposed(&self.name.cluster);
+            let exposed = snapshot.names.exposed(&self.name.cluster);
+            let all = exposed.len();
+            let services = ExposureTable::fitting(exposed);
+            if services.len() < all {
+                let (cluster, left_out) = (&self.name.cluster, all - services.len());
+                tracing::error!(%cluster, left_out, "more services are exposed than an agent can be told");
+            }
             if table.generation == 0 || services != table.services {
                 table.generation += 1;
                 table.services = services;

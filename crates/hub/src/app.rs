@@ -167,7 +167,7 @@ impl Hub {
         let deadline = Instant::now() + config.times.drain;
         tracing::info!(streams = revocation.live.count(), "draining");
         agents.drain();
-        revocation.drained(deadline).await;
+        connections.finished_by(deadline).await;
         revocation.cut_all(RefusalCode::Draining);
         let left = connections.shutdown(LAST_GRACE).await;
         tasks.shutdown(LAST_GRACE).await;

@@ -63,6 +63,26 @@ impl Decisions {
         }
     }
 
+    /// Whose credential this is now, which was somebody's before. Strangers cannot delay it.
+    ///
+    /// Refuses as `identify`.
+    pub(crate) async fn identify_again(&self, credential: Credential) -> Result<Caller, Refusal> {
+        let fingerprint = credential.fingerprint();
+        // Not by way of what others may be waiting for, whose place in the queue is not ours.
+        let user = match &credential {
+            Credential::Token(token) => {
+                let user = self.user_of_token(token, None).await;
+                user.map_err(|error| unavailable(&error))?
+            }
+            Credential::Certificate(chain) => self.user_of_certificate(chain),
+        };
+        self.known.insert(fingerprint, user.clone()).await;
+        match user {
+            Some(user) => Ok(Caller::new(user, credential, fingerprint)),
+            None => Err(nobody(&credential)),
+        }
+    }
+
     /// Who comes from `source` with this credential.
     ///
     /// Refuses with `unauthenticated` when nobody does, and with `unavailable` when that cannot be
@@ -72,26 +92,10 @@ impl Decisions {
         credential: Credential,
         source: IpAddr,
     ) -> Result<Caller, Refusal> {
-        self.identified(credential, Some(source)).await
-    }
-
-    /// Whose credential this is now, which was somebody's before. Strangers cannot delay it.
-    ///
-    /// Refuses as `identify`.
-    pub(crate) async fn identify_again(&self, credential: Credential) -> Result<Caller, Refusal> {
-        self.known.invalidate(&credential.fingerprint()).await;
-        self.identified(credential, None).await
-    }
-
-    async fn identified(
-        &self,
-        credential: Credential,
-        source: Option<IpAddr>,
-    ) -> Result<Caller, Refusal> {
         let fingerprint = credential.fingerprint();
         let known = match &credential {
             Credential::Token(token) => {
-                let ask: BoxFuture<'_, _> = Box::pin(self.user_of_token(token, source));
+                let ask: BoxFuture<'_, _> = Box::pin(self.user_of_token(token, Some(source)));
                 self.known
                     .try_get_with(fingerprint, ask)
                     .await
@@ -122,13 +126,16 @@ impl Decisions {
             return Ok(true);
         }
         let key = (caller.user_fingerprint(), Arc::clone(&destination.key));
-        if freshness == Freshness::Now {
-            self.allowed.invalidate(&key).await;
-        }
         let cluster = destination.service.cluster();
         let ask = self
             .reviews
             .may_connect(caller.user(), cluster, &destination.object);
+        if freshness == Freshness::Now {
+            // What is being asked already may have been asked before the right was taken away.
+            let allowed = ask.await.map_err(|error| unavailable(&error))?;
+            self.allowed.insert(key, allowed).await;
+            return Ok(allowed);
+        }
         self.allowed
             .try_get_with(key, ask)
             .await
@@ -202,7 +209,7 @@ fn nobody(credential: &Credential) -> Refusal {
     Refusal::new(RefusalCode::Unauthenticated, what)
 }
 
-fn unavailable(error: &Arc<Unanswered>) -> Refusal {
+fn unavailable(error: &Unanswered) -> Refusal {
     let cause = error.source().map(ToString::to_string).unwrap_or_default();
     // Everybody can cause this, so it is counted by its code and told to those who look closely.
     tracing::debug!(error = %error, cause, "a caller could not be reviewed");
@@ -223,6 +230,66 @@ mod tests {
             name: name.to_owned(),
             namespace: namespace.map(str::to_owned),
         }
+    }
+
+    /// An API server whose first answer never comes, and whose later ones are no.
+    #[derive(Debug, Default)]
+    struct StuckThenNo {
+        asked: std::sync::atomic::AtomicUsize,
+        first: tokio::sync::Notify,
+    }
+
+    impl StuckThenNo {
+        async fn answer(&self) {
+            if self.asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0 {
+                self.first.notify_one();
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    impl Reviews for StuckThenNo {
+        fn who_is<'a>(
+            &'a self,
+            _: &'a Redacted,
+        ) -> BoxFuture<'a, Result<Option<User>, Unanswered>> {
+            Box::pin(async {
+                self.answer().await;
+                Ok(None)
+            })
+        }
+
+        fn may_connect<'a>(
+            &'a self,
+            _: &'a User,
+            _: &'a strait_types::ClusterName,
+            _: &'a str,
+        ) -> BoxFuture<'a, Result<bool, Unanswered>> {
+            Box::pin(async { Ok(false) })
+        }
+
+        fn may_list_members<'a>(&'a self, _: &'a User) -> BoxFuture<'a, Result<bool, Unanswered>> {
+            Box::pin(async { Ok(false) })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_review_does_not_wait_for_what_a_stranger_asks() {
+        let reviews = Arc::new(StuckThenNo::default());
+        let none = || strait_pki::Reloadable::new(None);
+        let trust = CallersTrust::new(none(), none());
+        let decisions = Decisions::new(Arc::clone(&reviews) as _, trust, Duration::from_secs(5));
+        let token = Credential::Token(Redacted::new("t"));
+        let stranger = decisions.identify(token.clone(), IpAddr::from([192, 0, 2, 1]));
+        let reviewed = async {
+            reviews.first.notified().await;
+            decisions.identify_again(token).await
+        };
+        let refusal = tokio::select! {
+            reviewed = reviewed => reviewed.unwrap_err(),
+            _ = stranger => panic!("the first question is never answered"),
+        };
+        assert_eq!(refusal.code, RefusalCode::Unauthenticated);
     }
 
     #[test]

@@ -6,17 +6,17 @@ use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{
         CONNECTION, CONTENT_LENGTH, EXPECT, FORWARDED, HOST, PROXY_AUTHENTICATE,
-        PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+        PROXY_AUTHORIZATION, SET_COOKIE, TE, TRANSFER_ENCODING, UPGRADE,
     },
 };
 
 use crate::problem::CODE_HEADER;
 
 /// Headers that speak of one connection only (RFC 9110, 7.6.1), and what older programs put there.
-const HOP_BY_HOP: [HeaderName; 9] = [
+/// `Trailer` is not among them: what it announces passes, so it does.
+const HOP_BY_HOP: [HeaderName; 8] = [
     CONNECTION,
     TE,
-    TRAILER,
     TRANSFER_ENCODING,
     UPGRADE,
     PROXY_AUTHENTICATE,
@@ -25,16 +25,24 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// What proxies say about the caller. From outside none of it can be believed.
-const FORWARDING: [HeaderName; 8] = [
-    FORWARDED,
-    HeaderName::from_static("x-forwarded-for"),
-    HeaderName::from_static("x-forwarded-host"),
-    HeaderName::from_static("x-forwarded-proto"),
-    HeaderName::from_static("x-forwarded-port"),
-    HeaderName::from_static("x-forwarded-server"),
-    HeaderName::from_static("x-forwarded-by"),
-    HeaderName::from_static("x-real-ip"),
+/// What proxies say about the caller, besides everything that begins with `x-forwarded`. From
+/// outside none of it can be believed.
+const FORWARDING: [&str; 14] = [
+    "forwarded",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-original-forwarded-for",
+    "x-originating-ip",
+    "x-remote-addr",
+    "x-remote-ip",
+    "x-envoy-external-address",
+    "client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "fastly-client-ip",
+    // Programs that get headers as variables take it for `HTTP_PROXY`.
+    "proxy",
 ];
 
 /// Turns a caller's headers into those that the service gets. Returns the protocol that the
@@ -52,6 +60,7 @@ pub(crate) fn to_service(
 ) -> Option<HeaderValue> {
     let upgrade = wanted_upgrade(headers);
     let chunked = headers.contains_key(TRANSFER_ENCODING);
+    let trailers = takes_trailers(headers);
     drop_hop_by_hop(headers);
     if chunked {
         // Both together are how requests are smuggled; only the chunks count.
@@ -61,20 +70,22 @@ pub(crate) fn to_service(
     if let Some(credential) = credential {
         headers.remove(credential);
     }
-    for name in &FORWARDING {
-        headers.remove(name);
-    }
+    drop_forwarding(headers);
     headers.insert(HOST, host.clone());
     set_forwarded(headers, host, source.ip());
     if let Some(protocol) = &upgrade {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(UPGRADE, protocol.clone());
+    } else if trailers {
+        headers.insert(CONNECTION, HeaderValue::from_static("te"));
+        headers.insert(TE, HeaderValue::from_static("trailers"));
     }
     upgrade
 }
 
-/// Turns a service's headers into those that the caller gets.
-pub(crate) fn to_caller(headers: &mut HeaderMap, switching: bool) {
+/// Turns a service's headers into those that the caller gets, who asked for `host`. Cookies are for
+/// that host and what is below it: the hub's domain has the services of all members.
+pub(crate) fn to_caller(headers: &mut HeaderMap, host: &str, switching: bool) {
     let upgrade = headers.get(UPGRADE).filter(|_| switching).cloned();
     let chunked = headers.contains_key(TRANSFER_ENCODING);
     drop_hop_by_hop(headers);
@@ -82,6 +93,7 @@ pub(crate) fn to_caller(headers: &mut HeaderMap, switching: bool) {
         headers.remove(CONTENT_LENGTH);
     }
     headers.remove(CODE_HEADER);
+    narrow_cookies(headers, host);
     if let Some(protocol) = upgrade {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(UPGRADE, protocol);
@@ -100,6 +112,58 @@ fn drop_hop_by_hop(headers: &mut HeaderMap) {
         .collect();
     for name in named.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
+    }
+}
+
+fn drop_forwarding(headers: &mut HeaderMap) {
+    // Who gets headers as variables cannot tell `_` from `-`.
+    let speaks_of_origin = |name: &&HeaderName| {
+        let folded = name.as_str().replace('_', "-");
+        folded.starts_with("x-forwarded") || FORWARDING.contains(&folded.as_str())
+    };
+    let found: Vec<HeaderName> = headers.keys().filter(speaks_of_origin).cloned().collect();
+    for name in found {
+        headers.remove(name);
+    }
+}
+
+fn takes_trailers(headers: &HeaderMap) -> bool {
+    let values = headers
+        .get_all(TE)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    let mut codings = values.flat_map(|value| value.split(','));
+    codings.any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
+}
+
+/// Takes the `Domain` off cookies that are for more than `host`; they are then for `host` alone.
+fn narrow_cookies(headers: &mut HeaderMap, host: &str) {
+    if !headers.contains_key(SET_COOKIE) {
+        return;
+    }
+    let wide = |attribute: &str| {
+        let (name, value) = attribute.split_once('=').unwrap_or((attribute, ""));
+        let domain = value.trim().trim_start_matches('.');
+        name.trim().eq_ignore_ascii_case("domain") && !domain.eq_ignore_ascii_case(host)
+    };
+    let narrow = |cookie: &HeaderValue| {
+        let text = std::str::from_utf8(cookie.as_bytes()).ok()?;
+        let kept: Vec<&str> = text
+            .split(';')
+            .enumerate()
+            .filter(|(nth, attribute)| *nth == 0 || !wide(attribute))
+            .map(|(_, attribute)| attribute)
+            .collect();
+        HeaderValue::try_from(kept.join(";")).ok()
+    };
+    let cookies: Vec<HeaderValue> = headers
+        .get_all(SET_COOKIE)
+        .iter()
+        .filter_map(narrow)
+        .collect();
+    headers.remove(SET_COOKIE);
+    for cookie in cookies {
+        headers.append(SET_COOKIE, cookie);
     }
 }
 
@@ -192,9 +256,21 @@ mod tests {
                 ("forwarded", "for=10.0.0.1"),
                 ("x-real-ip", "10.0.0.1"),
                 ("x-forwarded-host", "evil"),
+                ("x_forwarded_for", "10.0.0.1"),
+                ("x-forwarded-client-cert", "evil"),
+                ("true_client_ip", "10.0.0.1"),
+                ("proxy", "http://evil"),
             ],
             None,
         );
+        for gone in [
+            "x_forwarded_for",
+            "x-forwarded-client-cert",
+            "true_client_ip",
+            "proxy",
+        ] {
+            assert_eq!(passed.get(gone), None, "{gone}");
+        }
         assert_eq!(passed["x-forwarded-for"], "192.0.2.7");
         assert_eq!(passed["x-forwarded-host"], "search.default.cluster1");
         assert_eq!(passed["x-forwarded-proto"], "https");
@@ -212,7 +288,7 @@ mod tests {
                 ("connection", "x-secret, keep-alive, host, content-length"),
                 ("x-secret", "1"),
                 ("keep-alive", "timeout=5"),
-                ("te", "trailers"),
+                ("te", "gzip"),
                 ("content-length", "3"),
                 ("accept", "*/*"),
             ],
@@ -222,6 +298,45 @@ mod tests {
         names.retain(|name| !name.contains("forwarded"));
         names.sort_unstable();
         assert_eq!(names, ["accept", "content-length", "host"]);
+    }
+
+    #[test]
+    fn what_trailers_need_passes() {
+        let passed = pass(&[("te", "gzip, Trailers"), ("trailer", "x-sum")], None);
+        assert_eq!(
+            (&passed["te"], &passed["connection"]),
+            (
+                &HeaderValue::from_static("trailers"),
+                &HeaderValue::from_static("te")
+            )
+        );
+        assert_eq!(passed["trailer"], "x-sum");
+        let mut answer = headers(&[("trailer", "x-sum"), ("transfer-encoding", "chunked")]);
+        to_caller(&mut answer, "a.b.c", false);
+        assert_eq!(answer["trailer"], "x-sum");
+    }
+
+    #[test]
+    fn a_cookie_is_for_the_host_that_was_asked_for() {
+        let host = "search.default.cluster1.apps.example.com";
+        for (set, passed) in [
+            (
+                "a=1; Path=/; Domain=apps.example.com; Secure",
+                "a=1; Path=/; Secure",
+            ),
+            ("a=1;domain=.EXAMPLE.com", "a=1"),
+            ("domain=1; HttpOnly", "domain=1; HttpOnly"),
+            (
+                "a=1; Domain=Search.default.cluster1.apps.example.com",
+                "a=1; Domain=Search.default.cluster1.apps.example.com",
+            ),
+            ("a=1; Domain", "a=1"),
+        ] {
+            let mut answer = headers(&[("set-cookie", set), ("set-cookie", "b=2")]);
+            to_caller(&mut answer, host, false);
+            let cookies: Vec<_> = answer.get_all(SET_COOKIE).iter().collect();
+            assert_eq!(cookies, [passed, "b=2"]);
+        }
     }
 
     #[test]
@@ -260,7 +375,7 @@ mod tests {
             ("proxy-authenticate", "Basic"),
             ("server", "x"),
         ]);
-        to_caller(&mut answer, false);
+        to_caller(&mut answer, "a.b.c", false);
         assert_eq!(
             answer.keys().map(HeaderName::as_str).collect::<Vec<_>>(),
             ["server"]

@@ -7,7 +7,6 @@ use std::{
 
 use parking_lot::Mutex;
 use strait_types::{Refusal, RefusalCode};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -23,8 +22,6 @@ pub(crate) struct LiveStreams {
     limits: Limits,
     metrics: Metrics,
     inner: Mutex<Inner>,
-    /// How many there are.
-    open: watch::Sender<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -32,6 +29,8 @@ struct Inner {
     last: u64,
     live: BTreeMap<u64, LiveStream>,
     per_user: BTreeMap<Arc<str>, usize>,
+    /// Why no more are taken, if they are not.
+    closed: Option<RefusalCode>,
 }
 
 /// What is needed to decide about an open stream again.
@@ -71,13 +70,13 @@ impl LiveStreams {
             limits,
             metrics,
             inner: Mutex::default(),
-            open: watch::Sender::new(0),
         }
     }
 
     /// Takes a place for one more stream.
     ///
-    /// Refuses with `overloaded` when the caller, or all callers together, have as many as they may.
+    /// Refuses with `overloaded` when the caller, or all callers together, have as many as they may,
+    /// and once no more are taken.
     pub(crate) fn enter(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
@@ -86,6 +85,9 @@ impl LiveStreams {
         let user: Arc<str> = caller.user().name.as_str().into();
         let cut = Cut::default();
         let mut inner = self.inner.lock();
+        if let Some(why) = inner.closed {
+            return Err(Refusal::new(why, "the hub takes no more streams").with_hint("try again"));
+        }
         if inner.live.len() >= self.limits.streams {
             return Err(full("the hub has as many open streams as it may have"));
         }
@@ -102,7 +104,6 @@ impl LiveStreams {
             cut: cut.clone(),
         };
         inner.live.insert(id, live);
-        self.open.send_replace(inner.live.len());
         drop(inner);
         let _counted = self.metrics.open_stream();
         Ok(Place {
@@ -124,16 +125,14 @@ impl LiveStreams {
         self.inner.lock().live.len()
     }
 
-    /// Waits until there is none.
-    pub(crate) async fn empty(&self) {
-        // The sender is part of `self`, so this ends with the wait alone.
-        let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
+    /// Takes no more, for this reason.
+    pub(crate) fn close(&self, why: RefusalCode) {
+        self.inner.lock().closed = Some(why);
     }
 
     fn leave(&self, id: u64, user: &Arc<str>) {
         let mut inner = self.inner.lock();
         inner.live.remove(&id);
-        self.open.send_replace(inner.live.len());
         if let Some(count) = inner.per_user.get_mut(user) {
             *count -= 1;
             if *count == 0 {

@@ -125,13 +125,9 @@ impl Revocation {
         }
     }
 
-    /// Waits until no stream is open, at most until `deadline`.
-    pub(crate) async fn drained(&self, deadline: tokio::time::Instant) {
-        let _ = tokio::time::timeout_at(deadline, self.live.empty()).await;
-    }
-
-    /// Cuts everything that is still open.
+    /// Cuts everything that is still open, and lets nothing more open.
     pub(crate) fn cut_all(&self, why: RefusalCode) {
+        self.live.close(why);
         for stream in self.live.all() {
             stream.cut.now(why);
         }

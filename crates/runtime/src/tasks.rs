@@ -57,6 +57,12 @@ impl Tasks {
         self.tracker.spawn(work.in_current_span());
     }
 
+    /// Waits until every task has ended by itself, at most until `deadline`; nobody is asked to.
+    pub async fn finished_by(&self, deadline: tokio::time::Instant) {
+        self.tracker.close();
+        let _ = tokio::time::timeout_at(deadline, self.tracker.wait()).await;
+    }
+
     /// Asks every task to stop and waits for at most `grace`; returns how many still run.
     pub async fn shutdown(&self, grace: Duration) -> usize {
         self.stop.cancel();

@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    future::poll_fn,
     io,
     pin::Pin,
     sync::Arc,
@@ -76,23 +77,7 @@ impl Stream {
     /// Ready when the stream was cut or the session is over, and nothing that came as a whole is
     /// left to be read: that is so until it was `delivered`.
     pub(crate) fn poll_broken(&self, cx: &mut Context<'_>, delivered: bool) -> Poll<io::Error> {
-        self.poll(|state, id| {
-            let over = state.end.is_some();
-            let Some(entry) = state.entries.get_mut(&id) else {
-                return Poll::Ready(gone(state));
-            };
-            let cut = match entry.end {
-                Some(StreamEnd::Reset(_)) => true,
-                Some(StreamEnd::ResetByPeer(_)) => delivered || !entry.fin,
-                Some(StreamEnd::Complete) => false,
-                None => over && (delivered || !entry.fin),
-            };
-            if cut {
-                return Poll::Ready(gone_with(state, id));
-            }
-            entry.watcher = Some(cx.waker().clone());
-            Poll::Pending
-        })
+        self.poll(|state, id| poll_broken(state, id, cx, delivered))
     }
 
     /// Ready once both sides have said everything and read everything; an error when the stream
@@ -214,9 +199,43 @@ fn poll_arrived(
     Poll::Pending
 }
 
+/// See [`Stream::poll_broken`].
+fn poll_broken(
+    state: &mut State,
+    id: StreamId,
+    cx: &mut Context<'_>,
+    delivered: bool,
+) -> Poll<io::Error> {
+    let over = state.end.is_some();
+    let Some(entry) = state.entries.get_mut(&id) else {
+        return Poll::Ready(gone(state));
+    };
+    let cut = match entry.end {
+        Some(StreamEnd::Reset(_)) => true,
+        Some(StreamEnd::ResetByPeer(_)) => delivered || !entry.fin,
+        Some(StreamEnd::Complete) => false,
+        None => over && (delivered || !entry.fin),
+    };
+    if cut {
+        return Poll::Ready(gone_with(state, id));
+    }
+    entry.watcher = Some(cx.waker().clone());
+    Poll::Pending
+}
+
 // === impl Resetter ===
 
 impl Resetter {
+    /// Waits until the stream was cut, or the session is over, and nothing that came as a whole is
+    /// left to be read. One may wait at a time, and none beside a splice.
+    pub async fn broken(&self) {
+        let _why = poll_fn(|cx| {
+            self.shared
+                .with(|state| poll_broken(state, self.id, cx, false))
+        })
+        .await;
+    }
+
     /// Cuts the stream in both directions, unless it is over. Both its own side and the peer see
     /// the code.
     pub fn reset(&self, code: u16) {

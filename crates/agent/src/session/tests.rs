@@ -84,6 +84,27 @@ async fn a_service_that_is_taken_away_is_cut_for_open_streams_and_closed_for_new
 }
 
 #[tokio::test]
+async fn a_stream_that_is_cut_is_cut_for_the_service_as_well() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let hub = hub(listener.local_addr().unwrap().port()).await;
+    hub.expose(1, &["good"]).await;
+    for finished in [true, false] {
+        let (opened, accepted) =
+            tokio::join!(hub.open("tcp:good.default:80", 1), listener.accept());
+        let ((mut stream, _), (mut service, _)) = (opened.unwrap(), accepted.unwrap());
+        stream.write_all(b"half of it").await.unwrap();
+        let mut heard = [0; 10];
+        service.read_exact(&mut heard).await.unwrap();
+        if finished {
+            stream.shutdown().await.unwrap();
+        }
+        stream.reset(reset_code::IO);
+        let end = service.read_to_end(&mut vec![]).await;
+        assert_eq!(end.is_ok(), finished, "{end:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_probe_says_whether_the_api_server_takes_connections() {
     let open = echo_server().await;
     assert!(hub(open).await.open("probe:", 0).await.is_ok());

@@ -14,8 +14,12 @@ use http::{
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use hyper::{body::Incoming, client::conn::http1, upgrade::Upgraded};
 use hyper_util::rt::TokioIo;
-use strait_runtime::Tasks;
+use strait_runtime::{ResetOnDrop, Tasks};
 use strait_types::RefusalCode;
+use tokio::{
+    io::{AsyncWriteExt, copy_bidirectional},
+    net::TcpStream,
+};
 
 use super::{
     hub::{Hub, HubError, Opened},
@@ -151,10 +155,19 @@ fn strip(headers: &mut HeaderMap) {
     }
 }
 
-async fn splice(a: Upgraded, b: Upgraded) {
-    let (mut a, mut b) = (TokioIo::new(a), TokioIo::new(b));
-    // How it ended both ends see for themselves.
-    let _ = tokio::io::copy_bidirectional(&mut a, &mut b).await;
+async fn splice(client: Upgraded, service: Upgraded) {
+    let mut service = TokioIo::new(service);
+    // How it ended both ends see for themselves: a stream that breaks at the hub breaks here, too.
+    let _ = match client.downcast::<TokioIo<TcpStream>>() {
+        Ok(parts) => {
+            let mut client = ResetOnDrop::new(parts.io.into_inner());
+            match service.write_all(&parts.read_buf).await {
+                Ok(()) => copy_bidirectional(&mut client, &mut service).await,
+                Err(error) => Err(error),
+            }
+        }
+        Err(client) => copy_bidirectional(&mut TokioIo::new(client), &mut service).await,
+    };
 }
 
 /// The hub's refusal with its own body, as the answer to the local client.

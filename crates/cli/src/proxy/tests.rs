@@ -64,12 +64,33 @@ async fn a_forwarded_connection_that_the_hub_refuses_is_told_in_its_words() {
     let service = Service::Forward("refused.b.c:1".into(), failed);
     let port = serve(client(&hub, |_| {}).await, service).await;
     let mut tcp = TcpStream::connect(port).await.unwrap();
-    assert_eq!(tcp.read(&mut [0; 1]).await.unwrap(), 0);
+    let end = tcp.read(&mut [0; 1]).await.unwrap_err();
+    assert_eq!(end.kind(), io::ErrorKind::ConnectionReset);
     let failure = failures.recv().await.unwrap().render();
     assert!(
         failure.starts_with("error: failed to reach `refused.b.c:1`\n  caused by: "),
         "{failure}"
     );
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_at_the_hub_breaks_for_the_local_client() {
+    let hub = FakeHub::start().await;
+    let (failed, _failures) = mpsc::channel(1);
+    let forward = Service::Forward("a.b.c:1".into(), failed);
+    for service in [forward, Service::Proxy] {
+        let is_proxy = matches!(service, Service::Proxy);
+        let port = serve(client(&hub, |_| {}).await, service).await;
+        let mut tcp = TcpStream::connect(port).await.unwrap();
+        if is_proxy {
+            let connect = b"CONNECT a.b.c:1 HTTP/1.1\r\nhost: x\r\n\r\n";
+            tcp.write_all(connect).await.unwrap();
+            read_until(&mut tcp, "\r\n\r\n").await;
+        }
+        tcp.write_all(b"break").await.unwrap();
+        let end = tcp.read_to_end(&mut vec![]).await.unwrap_err();
+        assert_eq!(end.kind(), io::ErrorKind::ConnectionReset);
+    }
 }
 
 #[tokio::test]
@@ -373,6 +394,9 @@ async fn echo(mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Un
     let mut buffer = vec![0; 4096];
     while let Ok(n @ 1..) = stream.read(&mut buffer).await {
         let mut text = buffer[..n].to_vec();
+        if text == b"break" {
+            return;
+        }
         if text.windows(8).any(|window| window == b"upgrade:") {
             let head = "HTTP/1.1 101 Switching Protocols\r\n";
             text = format!("{head}connection: upgrade\r\nupgrade: websocket\r\n\r\n").into_bytes();

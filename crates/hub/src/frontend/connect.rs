@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use http::{Request, Response};
-use hyper::{body::Incoming, upgrade::Upgraded};
+use hyper::{
+    body::Incoming,
+    upgrade::{OnUpgrade, Upgraded},
+};
 use hyper_util::rt::TokioIo;
 use strait_tunnel::{Splice, SpliceEnd, reset_code};
 use strait_types::{PortChoice, Refusal, RefusalCode};
@@ -33,15 +36,7 @@ impl Connection {
             Ok(opened) => {
                 audit.allowed();
                 let upgrade = hyper::upgrade::on(&mut request);
-                self.frontend.tasks.spawn_one(async move {
-                    match upgrade.await {
-                        Ok(caller) => carry(caller, opened, audit).await,
-                        Err(error) => {
-                            tracing::debug!(%error, "the caller left before the stream began");
-                            audit.ended(Bytes::default(), &End::CallerGone);
-                        }
-                    }
-                });
+                self.frontend.tasks.spawn_one(begin(upgrade, opened, audit));
                 Response::new(Body::empty())
             }
             Err(refusal) => refuse(audit, &refusal, Via::Connect),
@@ -60,6 +55,27 @@ impl Connection {
         let destination = reach.find(&caller, &ask.host, audit).await?;
         reach.open(&caller, destination, ask).await
     }
+}
+
+/// Waits until the caller has the answer, then carries bytes.
+async fn begin(upgrade: OnUpgrade, opened: Opened, audit: AuditLine) {
+    let cut = opened.place.cut().clone();
+    let end = tokio::select! {
+        biased;
+        // A caller who does not read the answer keeps nothing open either.
+        code = cut.wait() => {
+            opened.stream.reset(reset(code));
+            End::Cut(code)
+        }
+        upgraded = upgrade => match upgraded {
+            Ok(caller) => return carry(caller, opened, audit).await,
+            Err(error) => {
+                tracing::debug!(%error, "the caller left before the stream began");
+                End::CallerGone
+            }
+        },
+    };
+    audit.ended(Bytes::default(), &end);
 }
 
 /// Carries bytes both ways until both sides are done, one is gone, or the stream is cut.

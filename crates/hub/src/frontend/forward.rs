@@ -37,6 +37,8 @@ struct Answered {
     sent: Sent,
     /// The caller's side of an upgrade that was asked for.
     upgrade: Option<OnUpgrade>,
+    /// The name that the caller asked for, without a port.
+    host: String,
 }
 
 impl Connection {
@@ -94,6 +96,7 @@ impl Connection {
             place,
             sent,
             upgrade,
+            host: ask.host.clone(),
         })
     }
 
@@ -146,7 +149,7 @@ impl Connection {
     ) -> Result<(ServiceConnection, Place), Refusal> {
         let frontend = &self.frontend;
         let opened = frontend.reach.open(caller, destination, ask).await?;
-        let meter = Meter::default();
+        let (meter, handle) = (Meter::default(), opened.stream.resetter());
         let stream = Metered::new(opened.stream, meter.clone());
         let transport = if upstream::speaks_tls(&opened.destination, &opened.detail) {
             tokio::select! {
@@ -160,7 +163,8 @@ impl Connection {
             Box::new(stream)
         };
         let head = frontend.limits.head_bytes;
-        ServiceConnection::start(way, transport, meter, head, &frontend.tasks)
+        let parts = (transport, handle, meter);
+        ServiceConnection::start(way, parts, head, &frontend.tasks)
             .await
             .map(|connection| (connection, opened.place))
             .map_err(|error| not_http(&opened.destination, &error))
@@ -174,10 +178,11 @@ impl Connection {
             place,
             sent,
             upgrade,
+            host,
         } = answered;
         let switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         let exchange = connection.exchange(place, audit, sent);
-        headers::to_caller(response.headers_mut(), switching);
+        headers::to_caller(response.headers_mut(), &host, switching);
         *response.version_mut() = Version::HTTP_11;
         match (switching, upgrade) {
             (true, Some(caller)) => {
@@ -242,9 +247,12 @@ async fn carry(
     connection: ServiceConnection,
 ) {
     let cut = exchange.cut();
+    let stream = connection.stream();
     let end = tokio::select! {
         biased;
         code = cut.wait() => End::Cut(code),
+        // Also when the caller takes nothing, so that nobody looks at the service's side.
+        () = stream.broken() => End::TargetGone,
         end = join(caller, service, connection.meter()) => end,
     };
     exchange.finish(&end);

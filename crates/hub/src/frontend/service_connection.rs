@@ -15,6 +15,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use strait_runtime::Tasks;
+use strait_tunnel::Resetter;
 use strait_types::PortChoice;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -40,6 +41,7 @@ pub(super) struct ServiceConnection {
     way: Way,
     sender: SendRequest<RequestBody>,
     kill: CancellationToken,
+    stream: Resetter,
     meter: Meter,
 }
 
@@ -80,8 +82,7 @@ impl ServiceConnection {
     /// Starts HTTP on a stream. The connection's task belongs to `tasks`.
     pub(super) async fn start(
         way: Way,
-        transport: Box<dyn Transport>,
-        meter: Meter,
+        (transport, stream, meter): (Box<dyn Transport>, Resetter, Meter),
         head_bytes: usize,
         tasks: &Tasks,
     ) -> hyper::Result<Self> {
@@ -105,6 +106,7 @@ impl ServiceConnection {
             way,
             sender,
             kill,
+            stream,
             meter,
         })
     }
@@ -143,6 +145,11 @@ impl ServiceConnection {
     /// Where its bytes are counted.
     pub(super) fn meter(&self) -> &Meter {
         &self.meter
+    }
+
+    /// The stream that carries it.
+    pub(super) fn stream(&self) -> &Resetter {
+        &self.stream
     }
 
     /// Ends the connection whatever it is doing.
