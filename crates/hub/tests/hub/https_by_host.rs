@@ -5,13 +5,16 @@ use std::sync::{Arc, atomic::Ordering};
 use serde_json::{Value, json};
 use strait_pki::Ca;
 use strait_runtime::clock;
-use tokio::{io::AsyncWriteExt, sync::Notify};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::Notify,
+};
 
 use crate::{
     agent::Agent,
     caller::Caller,
     service,
-    world::{DAY, World},
+    world::{DAY, World, soon},
 };
 
 const HTTP: &str = r#"{"port":80,"name":"http"}"#;
@@ -154,6 +157,35 @@ async fn an_ambiguous_length_smuggles_nothing() {
             .await;
         assert_eq!(caller.head().await.status, 400, "{bad}");
     }
+}
+
+#[tokio::test]
+async fn trailers_pass_both_ways() {
+    let (world, agent) = world_with(&json!({})).await;
+    let (told, mut heard) = tokio::sync::mpsc::channel(1);
+    let address = service::raw(&world.tasks, move |mut tcp| {
+        let told = told.clone();
+        async move {
+            let mut request = service::read_head(&mut tcp).await;
+            while !request.ends_with("x-sum: 7\r\n\r\n") {
+                request.push(char::from(tcp.read_u8().await.unwrap()));
+            }
+            told.send(request).await.unwrap();
+            let answer = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n\
+                          3\r\nabc\r\n0\r\nx-sum: 9\r\n\r\n";
+            tcp.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    agent.serve("web.default:*", address.await, HTTP);
+    let mut caller = Caller::connect(&world, "web.default.cluster1", None).await;
+    let request = "POST / HTTP/1.1\r\nhost: web.default.cluster1\r\nauthorization: Bearer t\r\n\
+                   te: trailers\r\nconnection: close, te\r\ntrailer: x-sum\r\n\
+                   transfer-encoding: chunked\r\n\r\n2\r\nab\r\n0\r\nx-sum: 7\r\n\r\n";
+    caller.send(request).await;
+    let request = soon("the request", heard.recv()).await.unwrap();
+    assert!(request.contains("te: trailers\r\n"), "{request}");
+    let answer = String::from_utf8(caller.read_to_end().await).unwrap();
+    assert!(answer.ends_with("\r\n0\r\nx-sum: 9\r\n\r\n"), "{answer}");
 }
 
 #[tokio::test]
