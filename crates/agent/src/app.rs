@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     address::{forbidden, forbidden_everywhere},
     config::AgentConfig,
+    connect::Way,
     dial::{AddressPolicy, Dialer},
     identity::{Active, HubJoiner, IdentityStore, Keeper},
     link::{Sessions, Shared},
@@ -71,14 +72,14 @@ impl Agent {
         } else {
             forbidden
         };
-        Self::with_policy(config, deps, readiness, registry, policy)
+        Self::by(Way::from_env(), config, deps, (readiness, registry), policy)
     }
 
-    pub(crate) fn with_policy(
+    pub(crate) fn by(
+        way: Way,
         config: AgentConfig,
         deps: Deps,
-        readiness: &Readiness,
-        registry: &mut Registry,
+        (readiness, registry): (&Readiness, &mut Registry),
         policy: AddressPolicy,
     ) -> Self {
         let dialer = Dialer::new(
@@ -93,6 +94,7 @@ impl Agent {
             sessions: Sessions::default(),
             tasks: Tasks::default(),
             instance: InstanceId(rand::random()),
+            way,
         };
         let ready = readiness.condition("session");
         let (active, _) = watch::channel(None);
@@ -128,7 +130,7 @@ impl Agent {
         );
         let keeper = Keeper::new(
             deps.store,
-            Arc::new(HubJoiner::default()),
+            Arc::new(HubJoiner::new(shared.way.clone())),
             Arc::new(shared.sessions.clone()),
             active.clone(),
             board,

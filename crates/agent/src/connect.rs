@@ -1,37 +1,48 @@
-//! A TLS connection to a hub.
+//! A TLS connection to a hub: in TCP, or in a WebSocket where the network lets nothing else through.
+//!
+//! In a WebSocket the TLS of the session is inside of the TLS of HTTPS, which somebody on the way
+//! may end: a load balancer, or a proxy that looks into everything. So the outer certificate is not
+//! looked at, and the inner one is what the hub proves itself with.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
-use futures::{StreamExt, stream::FuturesUnordered};
+use parking_lot::Mutex;
 use rustls_pki_types::ServerName;
+use strait_pki::{PkiError, ServerTrust, client_config};
 use strait_runtime::ReadAhead;
+use strait_types::{CarrierKind, SESSION_PATH, SESSION_PROTOCOL};
+use strait_websocket::DialError;
 use thiserror::Error;
-use tokio::{
-    net::{TcpStream, lookup_host},
-    time::timeout,
-};
+use tokio::time::{Instant, timeout};
 use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
     rustls::{self, CertificateError, ClientConfig},
 };
 
-/// How long it may take to reach a hub, from the look-up of its name to the end of the handshake.
+use crate::transport::{Dialer, Transport, TransportError};
+
+/// How long the handshakes with a hub may take.
 const TIME: Duration = Duration::from_secs(10);
-/// How long the first address has before the next is tried beside it (RFC 8305, 8).
-const HEAD_START: Duration = Duration::from_millis(250);
+/// How long a hub that had to be reached in a WebSocket is tried so first.
+const REMEMBERED: Duration = Duration::from_secs(600);
+
+/// A connection to a hub.
+pub(crate) type Connection = TlsStream<ReadAhead<Transport>>;
+
+/// Finds the way to hubs. Clones share what they have found out.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    dialer: Dialer,
+    /// The hubs that were last reached in a WebSocket, and when.
+    wrapped: Arc<Mutex<BTreeMap<String, Instant>>>,
+}
 
 /// Why there is no connection.
 #[derive(Debug, Error)]
 pub(crate) enum ConnectError {
-    #[error("`{0}` is not an address, `host:port`")]
-    Address(String),
-    #[error("failed to look up {hub}")]
-    Resolve { hub: String, source: io::Error },
-    #[error("{0} has no address")]
-    NoAddress(String),
-    #[error("failed to connect to {hub}")]
-    Tcp { hub: String, source: io::Error },
+    #[error(transparent)]
+    Transport(#[from] TransportError),
     #[error("failed to agree on TLS with {hub}")]
     Tls { hub: String, source: io::Error },
     #[error(
@@ -39,42 +50,138 @@ pub(crate) enum ConnectError {
          it is another hub, or was installed anew, and then a new join token is needed"
     )]
     Untrusted { hub: String, source: io::Error },
-    #[error("{hub} did not answer within {} s", TIME.as_secs())]
+    #[error("{hub} did not finish the handshake within {} s", TIME.as_secs())]
     Silent { hub: String },
+    #[error("failed to set up TLS")]
+    Pki(#[from] PkiError),
+    #[error("failed to get a WebSocket from {hub}")]
+    WebSocket { hub: String, source: DialError },
+    #[error("{hub} is reached neither directly ({direct}) nor in a WebSocket")]
+    Neither {
+        hub: String,
+        direct: String,
+        source: Box<Self>,
+    },
 }
 
-/// Connects to `hub`, `host:port`. The name is looked up anew each time.
-pub(crate) async fn connect(
-    hub: &str,
-    tls: Arc<ClientConfig>,
-) -> Result<TlsStream<ReadAhead<TcpStream>>, ConnectError> {
-    let connecting = async {
-        let name = server_name(hub)?;
-        let addresses = resolve(hub).await?;
-        let failed = |source| ConnectError::Tcp {
-            hub: hub.to_owned(),
-            source,
-        };
-        let tcp = first_of(addresses).await.map_err(failed)?;
-        tcp.set_nodelay(true).map_err(failed)?;
-        let handshake = TlsConnector::from(tls)
-            .connect(name, ReadAhead::new(tcp))
-            .await;
-        handshake.map_err(|source| {
-            let hub = hub.to_owned();
-            if is_untrusted(&source) {
-                ConnectError::Untrusted { hub, source }
-            } else {
-                ConnectError::Tls { hub, source }
+// === impl Way ===
+
+impl Way {
+    /// By the proxies that the environment names.
+    pub(crate) fn from_env() -> Self {
+        Self::by(Dialer::from_env())
+    }
+
+    pub(crate) fn by(dialer: Dialer) -> Self {
+        Self {
+            dialer,
+            wrapped: Arc::default(),
+        }
+    }
+
+    /// Connects to `hub`, `host:port`, in whatever gets through.
+    ///
+    /// # Errors
+    /// When the hub's port is not reached, or neither carrier is let through.
+    pub(crate) async fn connect(
+        &self,
+        hub: &str,
+        tls: &Arc<ClientConfig>,
+    ) -> Result<(Connection, CarrierKind), ConnectError> {
+        if self.prefers_websocket(hub)
+            && let Ok(connection) = self.try_one(hub, tls, CarrierKind::WebSocket).await
+        {
+            return Ok((connection, CarrierKind::WebSocket));
+        }
+        let direct = match self.try_one(hub, tls, CarrierKind::Tls).await {
+            Ok(connection) => {
+                self.wrapped.lock().remove(hub);
+                return Ok((connection, CarrierKind::Tls));
             }
-        })
-    };
-    let silent = || ConnectError::Silent {
+            // A port that is not reached is not reached for a WebSocket either.
+            Err(ConnectError::Transport(error)) => return Err(error.into()),
+            Err(error) => error,
+        };
+        match self.try_one(hub, tls, CarrierKind::WebSocket).await {
+            Ok(connection) => {
+                self.wrapped.lock().insert(hub.to_owned(), Instant::now());
+                Ok((connection, CarrierKind::WebSocket))
+            }
+            Err(error @ ConnectError::Untrusted { .. }) => Err(error),
+            Err(error) => Err(ConnectError::Neither {
+                hub: hub.to_owned(),
+                direct: direct.to_string(),
+                source: Box::new(error),
+            }),
+        }
+    }
+
+    /// Says that what was in the connection did not get through.
+    pub(crate) fn failed(&self, hub: &str, carrier: CarrierKind) {
+        let mut wrapped = self.wrapped.lock();
+        match carrier {
+            CarrierKind::Tls => drop(wrapped.insert(hub.to_owned(), Instant::now())),
+            CarrierKind::WebSocket => drop(wrapped.remove(hub)),
+        }
+    }
+
+    fn prefers_websocket(&self, hub: &str) -> bool {
+        let wrapped = self.wrapped.lock();
+        wrapped.get(hub).is_some_and(|at| at.elapsed() < REMEMBERED)
+    }
+
+    async fn try_one(
+        &self,
+        hub: &str,
+        tls: &Arc<ClientConfig>,
+        carrier: CarrierKind,
+    ) -> Result<Connection, ConnectError> {
+        let transport = self.dialer.dial(hub).await?;
+        let shaking = async {
+            let transport = match carrier {
+                CarrierKind::Tls => transport,
+                CarrierKind::WebSocket => wrap(hub, transport).await?,
+            };
+            shake_hands(hub, tls, transport).await
+        };
+        let silent = || ConnectError::Silent {
+            hub: hub.to_owned(),
+        };
+        timeout(TIME, Box::pin(shaking))
+            .await
+            .unwrap_or_else(|_| Err(silent()))
+    }
+}
+
+/// A WebSocket to the hub's port.
+async fn wrap(hub: &str, transport: Transport) -> Result<Transport, ConnectError> {
+    let outer = Arc::new(client_config(&ServerTrust::Anyone, None)?);
+    let tls = shake_hands(hub, &outer, transport).await?;
+    let dialed = strait_websocket::dial(tls, hub, SESSION_PATH, SESSION_PROTOCOL).await;
+    let socket = dialed.map_err(|source| ConnectError::WebSocket {
         hub: hub.to_owned(),
-    };
-    timeout(TIME, connecting)
-        .await
-        .unwrap_or_else(|_| Err(silent()))
+        source,
+    })?;
+    Ok(Box::new(socket))
+}
+
+async fn shake_hands(
+    hub: &str,
+    tls: &Arc<ClientConfig>,
+    transport: Transport,
+) -> Result<Connection, ConnectError> {
+    let name = server_name(hub).ok_or_else(|| TransportError::Address(hub.to_owned()))?;
+    let handshake = TlsConnector::from(Arc::clone(tls))
+        .connect(name, ReadAhead::new(transport))
+        .await;
+    handshake.map_err(|source| {
+        let hub = hub.to_owned();
+        if is_untrusted(&source) {
+            ConnectError::Untrusted { hub, source }
+        } else {
+            ConnectError::Tls { hub, source }
+        }
+    })
 }
 
 /// Whether the peer's certificate chains to no CA that we know.
@@ -88,86 +195,16 @@ fn is_untrusted(error: &io::Error) -> bool {
     )
 }
 
-fn server_name(hub: &str) -> Result<ServerName<'static>, ConnectError> {
-    let wrong = || ConnectError::Address(hub.to_owned());
-    let (host, _port) = hub.rsplit_once(':').ok_or_else(wrong)?;
-    let host = host
-        .trim_start_matches('[')
-        .trim_end_matches(']')
-        .to_owned();
-    ServerName::try_from(host).map_err(|rustls_pki_types::InvalidDnsNameError { .. }| wrong())
-}
-
-async fn resolve(hub: &str) -> Result<Vec<SocketAddr>, ConnectError> {
-    let failed = |source| ConnectError::Resolve {
-        hub: hub.to_owned(),
-        source,
-    };
-    let found: Vec<SocketAddr> = lookup_host(hub).await.map_err(failed)?.collect();
-    if found.is_empty() {
-        return Err(ConnectError::NoAddress(hub.to_owned()));
-    }
-    Ok(interleaved(&found))
-}
-
-/// One address of each family in turn, beginning with the family that came first.
-fn interleaved(found: &[SocketAddr]) -> Vec<SocketAddr> {
-    let first_is_v6 = found.first().is_some_and(SocketAddr::is_ipv6);
-    let (mut a, mut b): (Vec<_>, Vec<_>) = found
-        .iter()
-        .copied()
-        .partition(|address| address.is_ipv6() == first_is_v6);
-    a.reverse();
-    b.reverse();
-    let mut order = Vec::with_capacity(found.len());
-    while !a.is_empty() || !b.is_empty() {
-        order.extend(a.pop());
-        order.extend(b.pop());
-    }
-    order
-}
-
-/// The first connection that stands. The next address is tried when one fails, or when it has not
-/// answered within its head start.
-async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
-    let mut waiting = addresses.into_iter();
-    let mut tries = FuturesUnordered::new();
-    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    loop {
-        if let Some(address) = waiting.next() {
-            tries.push(TcpStream::connect(address));
-        } else if tries.is_empty() {
-            return Err(last);
-        }
-        let patience = if waiting.len() == 0 { TIME } else { HEAD_START };
-        match timeout(patience, tries.next()).await {
-            Ok(Some(Ok(tcp))) => return Ok(tcp),
-            Ok(Some(Err(error))) => last = error,
-            Ok(None) | Err(_) => {}
-        }
-    }
+/// The name that the certificate of `host:port` must be for; `None` when it is no such address.
+pub(crate) fn server_name(address: &str) -> Option<ServerName<'static>> {
+    let (host, _port) = address.rsplit_once(':')?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    ServerName::try_from(host.to_owned()).ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::TcpListener;
-
     use super::*;
-
-    #[test]
-    fn families_take_turns() {
-        let found: Vec<SocketAddr> = ["[::1]:1", "[::2]:1", "1.1.1.1:1", "[::3]:1", "2.2.2.2:1"]
-            .map(|a| a.parse().unwrap())
-            .into();
-        let order: Vec<String> = interleaved(&found)
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        assert_eq!(
-            order,
-            ["[::1]:1", "1.1.1.1:1", "[::2]:1", "2.2.2.2:1", "[::3]:1"]
-        );
-    }
 
     #[test]
     fn the_certificate_must_be_for_the_hosts_name() {
@@ -178,22 +215,19 @@ mod tests {
         ] {
             assert_eq!(server_name(hub).unwrap().to_str(), name);
         }
-        assert!(server_name("hub").is_err());
+        assert!(server_name("hub").is_none());
     }
 
-    #[tokio::test]
-    async fn one_address_that_fails_does_not_hide_another() {
-        let closed = TcpListener::bind("127.0.0.1:0")
-            .await
-            .unwrap()
-            .local_addr()
-            .unwrap();
-        let open = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let open_address = open.local_addr().unwrap();
-        let tcp = first_of(vec![closed, open_address]).await.unwrap();
-        assert_eq!(tcp.peer_addr().unwrap(), open_address);
-        let refused = first_of(vec![closed]).await.unwrap_err();
-        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
-        assert!(first_of(vec![]).await.is_err());
+    #[tokio::test(start_paused = true)]
+    async fn a_websocket_is_preferred_for_a_while_after_it_was_needed() {
+        let way = Way::by(Dialer::through(""));
+        assert!(!way.prefers_websocket("hub:1"));
+        way.failed("hub:1", CarrierKind::Tls);
+        assert!(way.prefers_websocket("hub:1") && !way.prefers_websocket("hub:2"));
+        way.failed("hub:1", CarrierKind::WebSocket);
+        assert!(!way.prefers_websocket("hub:1"));
+        way.failed("hub:1", CarrierKind::Tls);
+        tokio::time::advance(REMEMBERED).await;
+        assert!(!way.prefers_websocket("hub:1"));
     }
 }

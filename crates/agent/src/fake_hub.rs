@@ -3,6 +3,7 @@
 use std::{convert::Infallible, net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
@@ -14,15 +15,12 @@ use strait_pki::{
     caller_server_config,
 };
 use strait_runtime::{Tasks, clock};
-use strait_tunnel::{Config, Session, Side, read_value, write_value};
+use strait_tunnel::{Carrier, Config, Session, Side, read_value, write_value};
 use strait_types::{
     JoinAnswer, JoinCredential, JoinRefusal, JoinRequest, JoinToken, RenewAnswer, RenewRequest,
+    SESSION_PATH, SESSION_PROTOCOL,
 };
-use tokio::{
-    io::AsyncWriteExt,
-    net::{TcpListener, TcpStream},
-    sync::mpsc,
-};
+use tokio::{io::AsyncWriteExt, net::TcpListener, sync::mpsc};
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{ServerConfig, sign::SingleCertAndKey},
@@ -100,6 +98,16 @@ impl FakeHub {
             .expect("the hub has ended")
     }
 
+    /// The hub's certificate authority does not sign this: it is what others show in its place.
+    pub(crate) fn stranger_tls() -> ServerConfig {
+        let stranger = ca();
+        let life = SignedDuration::from_hours(24);
+        let names = ["127.0.0.1".to_owned()];
+        let server = stranger.server_identity(&names, life, clock::timestamp());
+        let certificate = SingleCertAndKey::from(Arc::clone(server.unwrap().certified_key()));
+        caller_server_config(Arc::new(certificate), None).unwrap()
+    }
+
     pub(crate) fn issue(&self, csr: &str) -> String {
         self.inner.issue(csr)
     }
@@ -149,7 +157,7 @@ impl Inner {
         config
     }
 
-    async fn join(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    async fn join(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let body = request.into_body().collect().await.unwrap().to_bytes();
         self.heard.lock().push_str(&String::from_utf8_lossy(&body));
         let refusal = *self.refusal.lock();
@@ -165,7 +173,7 @@ impl Inner {
         };
         let mut response = Response::new(Full::from(answer.to_string()));
         *response.status_mut() = status;
-        Ok(response)
+        response
     }
 }
 
@@ -175,30 +183,65 @@ async fn accept(
     sessions: mpsc::Sender<Session>,
     tasks: Tasks,
 ) {
-    let tls = TlsAcceptor::from(Arc::new(inner.tls()));
+    let door = Door {
+        tls: TlsAcceptor::from(Arc::new(inner.tls())),
+        inner,
+        sessions,
+        tasks: tasks.clone(),
+    };
     let stop = tasks.stop().clone();
     while let Some(Ok((tcp, _))) = stop.run_until_cancelled(listener.accept()).await {
-        let (tls, inner, sessions) = (tls.clone(), Arc::clone(&inner), sessions.clone());
-        let serving = tasks.clone();
-        tasks.spawn_one(async move {
-            let Ok(stream) = tls.accept(tcp).await else {
+        tasks.spawn_one(door.clone().serve(Box::new(tcp)));
+    }
+}
+
+/// What becomes of a connection to the hub's port.
+#[derive(Clone)]
+struct Door {
+    tls: TlsAcceptor,
+    inner: Arc<Inner>,
+    sessions: mpsc::Sender<Session>,
+    tasks: Tasks,
+}
+
+impl Door {
+    fn serve(self, io: Box<dyn Carrier>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let Ok(stream) = self.tls.accept(io).await else {
                 return;
             };
             if stream.get_ref().1.alpn_protocol() == Some(ALPN_SESSION) {
-                carry(stream, inner, sessions, serving).await;
-            } else {
-                let join = service_fn(|request| inner.join(request));
-                let _ = http1::Builder::new()
-                    .serve_connection(TokioIo::new(stream), join)
-                    .await;
+                carry(stream, self.inner, self.sessions, self.tasks).await;
+                return;
             }
+            let answer = service_fn(|request| self.answer(request));
+            let _ = http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), answer)
+                .with_upgrades()
+                .await;
+        })
+    }
+
+    async fn answer(
+        &self,
+        mut request: Request<Incoming>,
+    ) -> Result<Response<Full<Bytes>>, Infallible> {
+        if request.uri().path() != SESSION_PATH {
+            return Ok(self.inner.join(request).await);
+        }
+        let answer = strait_websocket::answer(&request, SESSION_PROTOCOL).unwrap();
+        let (upgrade, door) = (hyper::upgrade::on(&mut request), self.clone());
+        self.tasks.spawn_one(async move {
+            let socket = strait_websocket::accept(TokioIo::new(upgrade.await.unwrap())).await;
+            door.serve(Box::new(socket)).await;
         });
+        Ok(answer.map(|()| Full::default()))
     }
 }
 
 /// Answers renewals of one session, and hands the session to the test.
 async fn carry(
-    stream: TlsStream<TcpStream>,
+    stream: TlsStream<Box<dyn Carrier>>,
     inner: Arc<Inner>,
     sessions: mpsc::Sender<Session>,
     tasks: Tasks,

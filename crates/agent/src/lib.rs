@@ -14,11 +14,14 @@ mod fake_hub;
 mod identity;
 mod link;
 mod metrics;
+#[cfg(test)]
+mod middlebox;
 mod port;
 mod services;
 mod session;
 mod status;
 mod table;
+mod transport;
 #[cfg(test)]
 mod world;
 

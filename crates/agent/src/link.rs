@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    connect::{ConnectError, connect},
+    connect::{ConnectError, Way},
     identity::{Active, RenewError, Renewer, StoredIdentity, chain, renew_over},
     session::Service,
     status::{Board, HubState},
@@ -41,6 +41,7 @@ pub(crate) struct Shared {
     /// The tasks of sessions and streams; they end with their session, not with a signal.
     pub(crate) tasks: Tasks,
     pub(crate) instance: InstanceId,
+    pub(crate) way: Way,
 }
 
 /// The sessions that stand now, by hub.
@@ -203,19 +204,24 @@ impl Shared {
 
     async fn begin(&self, hub: &str, identity: &Active) -> Result<(Session, Table), LinkError> {
         let started = clock::now();
-        let tls = connect(hub, Arc::clone(&identity.tls)).await?;
+        let (tls, carrier) = self.way.connect(hub, &identity.tls).await?;
         let config = Config {
             instance: self.instance,
             software: SOFTWARE.into(),
             ..Config::default()
         };
         let established = Session::establish(tls, Side::Dialer, config).await;
-        let (session, incoming, driver) = established.map_err(|source| LinkError::Establish {
-            hub: hub.to_owned(),
-            source,
+        let (session, incoming, driver) = established.map_err(|source| {
+            self.way.failed(hub, carrier);
+            LinkError::Establish {
+                hub: hub.to_owned(),
+                source,
+            }
         })?;
         let span = tracing::info_span!("session", hub);
-        span.in_scope(|| tracing::info!(latency = ?(clock::now() - started), "connected"));
+        span.in_scope(
+            || tracing::info!(%carrier, latency = ?(clock::now() - started), "connected"),
+        );
         let listed = self.sessions.list(hub, session.clone());
         let table = Table::new();
         let serving = self

@@ -12,6 +12,8 @@ use crate::{
     DirectoryStore, StatusSink, Storage,
     fake_hub::FakeHub,
     identity::Renewer,
+    middlebox,
+    transport::Dialer,
     world::{World, but_one, echo_server, service},
 };
 
@@ -54,8 +56,43 @@ async fn a_hub_whose_certificate_is_of_another_ca_is_told_as_such() {
     let (hub, other) = (FakeHub::start().await, FakeHub::start().await);
     let mut token = hub.token();
     token.hubs = vec![other.address()];
-    let member = Member::with(&token).await;
+    let member = Member::with(&token, Way::by(Dialer::through(""))).await;
     member.until_told("a new join token is needed").await;
+}
+
+#[tokio::test]
+async fn networks_that_let_only_https_through_are_got_through() {
+    let hub = FakeHub::start().await;
+    for in_between in [
+        middlebox::that_looks_at_the_protocol(hub.address()).await,
+        middlebox::that_ends_tls(hub.address()).await,
+    ] {
+        let mut token = hub.token();
+        token.hubs = vec![in_between];
+        let member = Member::with(&token, Way::by(Dialer::through(""))).await;
+        let session = hub.session().await;
+        member.until(AgentState::Connected).await;
+        let mut stream = open_echo(&session).await;
+        assert_eq!(exchange(&mut stream, "through").await, "through");
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_is_used_with_its_credentials() {
+    let hub = FakeHub::start().await;
+    // user:s3cret
+    let proxy = middlebox::http_proxy("Basic dXNlcjpzM2NyZXQ=").await;
+    let dialer = Dialer::through(&format!("http://user:s3cret@{proxy}"));
+    let member = Member::with(&hub.token(), Way::by(dialer)).await;
+    let session = hub.session().await;
+    member.until(AgentState::Connected).await;
+    let mut stream = open_echo(&session).await;
+    assert_eq!(exchange(&mut stream, "through").await, "through");
+    let wrong = Dialer::through(&format!("http://user:wr0ng@{proxy}"));
+    let member = Member::with(&hub.token(), Way::by(wrong)).await;
+    member.until_told("407 Proxy Authentication Required").await;
+    let told = format!("{:?}", member.statuses.borrow());
+    assert!(!told.contains("wr0ng"), "{told}");
 }
 
 #[tokio::test]
@@ -198,10 +235,10 @@ struct Statuses(watch::Sender<VecDeque<AgentStatus>>);
 
 impl Member {
     async fn start(hub: &FakeHub) -> Self {
-        Self::with(&hub.token()).await
+        Self::with(&hub.token(), Way::by(Dialer::through(""))).await
     }
 
-    async fn with(join: &JoinToken) -> Self {
+    async fn with(join: &JoinToken, way: Way) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let token = directory.path().join("join-token");
         std::fs::write(&token, serde_json::to_string(join).unwrap()).unwrap();
@@ -230,7 +267,7 @@ impl Member {
         };
         let readiness = Readiness::default();
         let mut registry = Registry::default();
-        let agent = Agent::with_policy(config, deps, &readiness, &mut registry, but_one);
+        let agent = Agent::by(way, config, deps, (&readiness, &mut registry), but_one);
         let sessions = agent.shared.sessions.clone();
         let stopped = CancellationToken::new();
         let stop = Mutex::new(Some(stopped.clone().drop_guard()));

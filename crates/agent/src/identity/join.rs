@@ -19,7 +19,7 @@ use thiserror::Error;
 use tokio::time::timeout;
 
 use super::{StoredIdentity, active::trust, next_hubs};
-use crate::connect::{ConnectError, connect};
+use crate::connect::{ConnectError, Way};
 
 /// How long a hub may take to answer once it is connected.
 const ANSWER_TIME: Duration = Duration::from_secs(15);
@@ -33,8 +33,9 @@ pub(crate) trait Joiner: fmt::Debug + Send + Sync + 'static {
 }
 
 /// Joins at the hubs that the token names.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct HubJoiner {
+    way: Way,
     /// The key for a token that was tried: a hub whose answer was lost knows it again.
     key: Arc<Mutex<Option<(TokenId, AgentKey)>>>,
 }
@@ -85,11 +86,19 @@ impl JoinError {
 impl Joiner for HubJoiner {
     fn join(&self, token: Arc<JoinToken>) -> BoxFuture<'static, Result<StoredIdentity, JoinError>> {
         let key = self.key_for(token.token.id());
-        Box::pin(async move { join(&token, key?).await })
+        let way = self.way.clone();
+        Box::pin(async move { join(&token, key?, &way).await })
     }
 }
 
 impl HubJoiner {
+    pub(crate) fn new(way: Way) -> Self {
+        Self {
+            way,
+            key: Arc::default(),
+        }
+    }
+
     fn key_for(&self, token: &TokenId) -> Result<AgentKey, PkiError> {
         let mut held = self.key.lock();
         if let Some((tried, key)) = held.as_ref()
@@ -104,7 +113,7 @@ impl HubJoiner {
 }
 
 /// Tries the hubs in their order; the first that decides has decided.
-async fn join(token: &JoinToken, key: AgentKey) -> Result<StoredIdentity, JoinError> {
+async fn join(token: &JoinToken, key: AgentKey, way: &Way) -> Result<StoredIdentity, JoinError> {
     let request = JoinRequest {
         cluster: token.cluster.clone(),
         token: token.token.clone(),
@@ -113,7 +122,7 @@ async fn join(token: &JoinToken, key: AgentKey) -> Result<StoredIdentity, JoinEr
     let body = Bytes::from(serde_json::to_vec(&request).unwrap_or_default());
     let mut last = JoinError::NoHub;
     for hub in &token.hubs {
-        match ask(token, hub, body.clone()).await {
+        match ask(token, hub, body.clone(), way).await {
             Ok(answer) => {
                 return Ok(StoredIdentity {
                     cluster: token.cluster.to_string(),
@@ -135,9 +144,14 @@ async fn join(token: &JoinToken, key: AgentKey) -> Result<StoredIdentity, JoinEr
     Err(last)
 }
 
-async fn ask(token: &JoinToken, hub: &str, body: Bytes) -> Result<JoinAnswer, JoinError> {
-    let config = client_config(&trust(&token.ca_bundle)?, None)?;
-    let tls = connect(hub, Arc::new(config)).await?;
+async fn ask(
+    token: &JoinToken,
+    hub: &str,
+    body: Bytes,
+    way: &Way,
+) -> Result<JoinAnswer, JoinError> {
+    let config = Arc::new(client_config(&trust(&token.ca_bundle)?, None)?);
+    let (tls, _) = way.connect(hub, &config).await?;
     let closed = |source| JoinError::Closed {
         hub: hub.to_owned(),
         source,
