@@ -136,7 +136,7 @@ pub(crate) enum Verb {
         #[command(flatten)]
         format: FormatArgs,
     },
-    /// Run a local HTTP proxy that reaches services by name
+    /// Run a local proxy, HTTP and SOCKS5, that reaches services by name
     Proxy(ProxyArgs),
     /// Make one port of one service a port of this machine
     Forward(ForwardArgs),

@@ -3,6 +3,7 @@
 mod credentials;
 mod hub;
 mod request;
+mod socks;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -34,7 +35,7 @@ pub(crate) struct LocalPort {
 /// What becomes of the connections of a local port.
 #[derive(Clone, Debug)]
 pub(crate) enum Service {
-    /// An HTTP proxy: each request names where it goes.
+    /// A proxy that speaks HTTP and SOCKS5: each request names where it goes.
     Proxy,
     /// All go to this one authority, `host:port`; what cannot be opened is told here.
     Forward(Arc<str>, mpsc::Sender<Failure>),
@@ -111,6 +112,10 @@ async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {
 }
 
 async fn proxy(tcp: TcpStream, hub: Arc<Hub>, tasks: Tasks) {
+    let mut first = [0];
+    if matches!(tcp.peek(&mut first).await, Ok(1..)) && first == [socks::VERSION] {
+        return socks::serve(tcp, &hub, &tasks).await;
+    }
     let answer = service_fn(move |request| {
         let (hub, tasks) = (Arc::clone(&hub), tasks.clone());
         async move { request::answer(request, &hub, &tasks).await }

@@ -13,13 +13,17 @@ Examples:
   strait proxy                                        prints the line to copy into another shell
   strait proxy --listen 3128 &
   curl --proxy http://127.0.0.1:3128 http://search.default.cluster1/
+  curl --proxy socks5h://127.0.0.1:3128 https://search.default.cluster1/
 
-Callers on this machine reach what the current kubeconfig may reach at the hub; they need no
+It speaks HTTP and SOCKS5. Callers on this machine reach what the current kubeconfig may reach at the hub; they need no
 credentials of their own, so keep it on loopback.")]
 pub(crate) struct ProxyArgs {
     /// Where to listen, PORT or HOST:PORT; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS", value_parser = listen)]
     pub(crate) listen: SocketAddr,
+    /// Print what programs need that speak SOCKS5 and not HTTP
+    #[arg(long)]
+    pub(crate) socks: bool,
     #[command(flatten)]
     pub(crate) way: WayArgs,
     #[command(flatten)]

@@ -19,6 +19,8 @@ use crate::{
 #[derive(Debug, Serialize)]
 struct Listening {
     proxy: String,
+    #[serde(skip)]
+    socks: bool,
     hub: Vec<String>,
     /// What is reached without it: this machine and the API server of the kubeconfig.
     no_proxy: String,
@@ -42,7 +44,8 @@ pub(crate) async fn run(
         printer.say(&format!("warning: {}", why.line()))?;
     }
     let listening = Listening {
-        proxy: url(port.local_addr()),
+        proxy: url(args.socks, port.local_addr()),
+        socks: args.socks,
         hub: hub.addresses().to_vec(),
         no_proxy: no_proxy(cluster.config().cluster_url.host()),
     };
@@ -94,17 +97,23 @@ pub(super) fn reached_at(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-fn url(address: SocketAddr) -> String {
-    format!("http://{}", reached_at(address))
+/// With SOCKS5 names are left to the proxy: no DNS server knows them.
+fn url(socks: bool, address: SocketAddr) -> String {
+    let scheme = if socks { "socks5h" } else { "http" };
+    format!("{scheme}://{}", reached_at(address))
 }
 
 impl Report for Listening {
     /// Lines for a shell.
     fn table(&self) -> String {
         let line = |name| format!("export {name}={}\n", self.proxy);
-        let exports = ["http_proxy", "https_proxy", "HTTPS_PROXY"]
-            .map(line)
-            .concat();
+        let exports = if self.socks {
+            ["all_proxy", "ALL_PROXY"].map(line).concat()
+        } else {
+            ["http_proxy", "https_proxy", "HTTPS_PROXY"]
+                .map(line)
+                .concat()
+        };
         let without = ["no_proxy", "NO_PROXY"]
             .map(|name| format!("export {name}={}\n", self.no_proxy))
             .concat();
@@ -123,14 +132,16 @@ mod tests {
             ("[::]:3128", "http://[::1]:3128"),
             ("10.0.0.5:3128", "http://10.0.0.5:3128"),
         ] {
-            assert_eq!(url(listens.parse().unwrap()), printed);
+            assert_eq!(url(false, listens.parse().unwrap()), printed);
         }
     }
 
     #[test]
     fn the_output_can_be_evaluated_by_a_shell() {
-        let listening = Listening {
-            proxy: url(SocketAddr::from(([127, 0, 0, 1], 3128))),
+        let address = SocketAddr::from(([127, 0, 0, 1], 3128));
+        let mut listening = Listening {
+            proxy: url(false, address),
+            socks: false,
             hub: vec!["hub:8443".to_owned()],
             no_proxy: no_proxy(Some("10.0.0.1")),
         };
@@ -141,6 +152,12 @@ mod tests {
              export HTTPS_PROXY=http://127.0.0.1:3128\n\
              export no_proxy=localhost,127.0.0.1,10.0.0.1\n\
              export NO_PROXY=localhost,127.0.0.1,10.0.0.1\n"
+        );
+        (listening.socks, listening.proxy) = (true, url(true, address));
+        let exports = listening.table();
+        assert!(
+            exports.starts_with("export all_proxy=socks5h://127.0.0.1:3128\n"),
+            "{exports}"
         );
     }
 }

@@ -74,6 +74,26 @@ async fn a_forwarded_connection_that_the_hub_refuses_is_told_in_its_words() {
 }
 
 #[tokio::test]
+async fn socks5_is_spoken_on_the_same_port() {
+    use fast_socks5::client::{Config, Socks5Stream};
+    let hub = FakeHub::start().await;
+    let proxy = start(&hub, |_| {}).await;
+    let target = "search.default.cluster1".to_owned();
+    let mut stream = Socks5Stream::connect(proxy, target, 443, Config::default())
+        .await
+        .unwrap();
+    stream.write_all(b"over there").await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut heard = String::new();
+    stream.read_to_string(&mut heard).await.unwrap();
+    assert_eq!(heard, "over there");
+    assert_eq!(hub.heard(), ["search.default.cluster1:443 - -"]);
+    let refused = Socks5Stream::connect(proxy, "refused.b.c".to_owned(), 1, Config::default());
+    let told = refused.await.err().unwrap().to_string();
+    assert!(told.contains("Host unreachable"), "{told}");
+}
+
+#[tokio::test]
 async fn a_stream_that_breaks_at_the_hub_breaks_for_the_local_client() {
     let hub = FakeHub::start().await;
     let (failed, _failures) = mpsc::channel(1);

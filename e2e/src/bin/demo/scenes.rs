@@ -236,7 +236,7 @@ pub(crate) async fn farewell(stage: &Stage, story: &Story) -> Result<()> {
         "The clusters stay up. Try\n\
          \x20  export PATH={}:{}:$PATH\n\
          \x20  export KUBECONFIG={}\n\
-         \x20  strait clusters          strait services          kubectl get managedclusters\n\
+         \x20  strait status            strait services          strait doctor search.default.cluster1:80\n\
          \x20  strait proxy --listen 127.0.0.1:3128 &\n\
          \x20  curl --proxy http://127.0.0.1:3128 http://search.default.cluster1/\n\
          or without the local proxy, as dev, who has a right of his own:\n\
