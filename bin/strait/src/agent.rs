@@ -39,7 +39,7 @@ pub(crate) struct AgentRole {
 
 impl AgentRole {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        self.log.init()?;
+        let log = self.log.init()?;
         let config = AgentConfig::try_from(self.agent).context("invalid configuration")?;
         let meant = serde_json::to_string_pretty(&config)?;
         tracing::info!(config = %serde_json::to_string(&config)?, "starting");
@@ -47,7 +47,7 @@ impl AgentRole {
         let deps = deps(&config, &self.client, &tasks).await?;
         let (readiness, mut registry) = (Readiness::default(), Registry::default());
         let agent = Agent::new(config, deps, &readiness, &mut registry);
-        let admin = self.admin.bind(readiness, registry, meant).await?;
+        let admin = self.admin.bind(readiness, registry, meant, &log).await?;
         tasks.spawn("admin", |stop| admin.run(stop));
         let ended = agent.run(asked_to_stop(&tasks)).await;
         finish(&tasks).await?;

@@ -31,7 +31,7 @@ pub(crate) struct ControllerRole {
 
 impl ControllerRole {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        self.log.init()?;
+        let log = self.log.init()?;
         let config =
             ControllerConfig::try_from(self.controller).context("invalid configuration")?;
         let connection = self.client.connect().await?;
@@ -41,7 +41,7 @@ impl ControllerRole {
         let metrics = Metrics::new(&mut registry);
         let running = readiness.condition("controllers");
         running.fails("waiting until every kind is served");
-        let admin = self.admin.bind(readiness, registry, meant).await?;
+        let admin = self.admin.bind(readiness, registry, meant, &log).await?;
         let tasks = Tasks::default();
         tasks.spawn("admin", |stop| admin.run(stop));
         let work = async {

@@ -7,7 +7,7 @@ use clap::Args;
 use prometheus_client::registry::Registry;
 use strait_hub::{Deps, Hub, HubArgs, HubConfig, files::Files, kubernetes};
 use strait_kube_kit::ClientArgs;
-use strait_runtime::{LogArgs, Tasks, admin::Readiness, clock};
+use strait_runtime::{LogArgs, LogFilter, Tasks, admin::Readiness, clock};
 
 use crate::role::{AdminArgs, asked_to_stop, finish};
 
@@ -38,7 +38,7 @@ pub(crate) struct HubRole {
 
 impl HubRole {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        self.log.init()?;
+        let log = self.log.init()?;
         let flags = HubConfig::try_from(self.hub).context("invalid configuration")?;
         let files = self
             .config
@@ -56,7 +56,7 @@ impl HubRole {
             None => {
                 let connection = self.client.connect().await?;
                 let connecting = kubernetes::connect(&connection.client, &config, &tasks);
-                first_deps(&self.admin, &meant, connecting).await?
+                first_deps(&self.admin, &meant, &log, connecting).await?
             }
         };
         let Some(deps) = deps else {
@@ -67,7 +67,7 @@ impl HubRole {
         let hub = Hub::bind(config, deps, &mut registry)
             .await
             .context("failed to bind the hub")?;
-        let admin = self.admin.bind(readiness, registry, meant).await?;
+        let admin = self.admin.bind(readiness, registry, meant, &log).await?;
         tasks.spawn("admin", |stop| admin.run(stop));
         listening.holds();
         let asked = asked_to_stop(&tasks);
@@ -88,13 +88,14 @@ impl HubRole {
 async fn first_deps(
     admin: &AdminArgs,
     meant: &str,
+    log: &LogFilter,
     connecting: impl Future<Output = Result<Deps, kubernetes::KubernetesError>>,
 ) -> anyhow::Result<Option<Deps>> {
     let readiness = Readiness::default();
     let inventory = readiness.condition("inventory");
     inventory.fails("waiting for the hub's certificates and the inventory");
     let admin = admin
-        .bind(readiness, Registry::default(), meant.to_owned())
+        .bind(readiness, Registry::default(), meant.to_owned(), log)
         .await?;
     let waiting = Tasks::default();
     waiting.spawn("admin", |stop| admin.run(stop));

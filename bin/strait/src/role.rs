@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::Args;
 use prometheus_client::registry::Registry;
 use strait_runtime::{
-    Tasks,
+    LogFilter, Tasks,
     admin::{Admin, Readiness},
     stop_signal,
 };
@@ -38,7 +38,7 @@ pub(crate) async fn finish(tasks: &Tasks) -> anyhow::Result<()> {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Administration")]
 pub(crate) struct AdminArgs {
-    /// Where /livez, /readyz, /metrics and /config are served
+    /// Where /livez, /readyz, /metrics, /config and /log are served
     #[arg(
         long,
         env = "STRAIT_ADMIN",
@@ -56,8 +56,9 @@ impl AdminArgs {
         readiness: Readiness,
         registry: Registry,
         config: String,
+        log: &LogFilter,
     ) -> anyhow::Result<Admin> {
-        let bound = Admin::bind(self.admin, readiness, registry, config).await;
+        let bound = Admin::bind(self.admin, readiness, registry, config, log.clone()).await;
         bound.with_context(|| format!("failed to bind the admin port at {}", self.admin))
     }
 }

@@ -88,13 +88,15 @@ impl Agent {
             config.own_addresses.clone().into(),
             policy,
         );
+        let metrics = Metrics::new(registry);
         let shared = Shared {
-            service: Service::new(dialer, deps.api_server.as_deref(), Metrics::new(registry)),
+            service: Service::new(dialer, deps.api_server.as_deref(), metrics.clone()),
             board: Board::new(),
             sessions: Sessions::default(),
             tasks: Tasks::default(),
             instance: InstanceId(rand::random()),
             way,
+            metrics,
         };
         let ready = readiness.condition("session");
         let (active, _) = watch::channel(None);

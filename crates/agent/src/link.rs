@@ -14,6 +14,7 @@ use tracing::Instrument;
 use crate::{
     connect::{ConnectError, Way},
     identity::{Active, RenewError, Renewer, StoredIdentity, chain, renew_over},
+    metrics::Metrics,
     session::Service,
     status::{Board, HubState},
     table::Table,
@@ -42,6 +43,7 @@ pub(crate) struct Shared {
     pub(crate) tasks: Tasks,
     pub(crate) instance: InstanceId,
     pub(crate) way: Way,
+    pub(crate) metrics: Metrics,
 }
 
 /// The sessions that stand now, by hub.
@@ -229,8 +231,9 @@ impl Shared {
             .clone()
             .serve(incoming, table.clone(), self.tasks.clone());
         self.tasks.spawn_one(serving.instrument(span.clone()));
+        let counted = self.metrics.session();
         let driving = async move {
-            let _listed = listed;
+            let _guards = (listed, counted);
             driver.run().await;
         };
         self.tasks.spawn_one(driving.instrument(span));

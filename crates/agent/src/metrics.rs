@@ -2,7 +2,7 @@
 
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
-    registry::Registry,
+    registry::{Registry, Unit},
 };
 
 /// Label: how a stream ended, from a closed set.
@@ -13,12 +13,17 @@ type Outcome = [(&'static str, &'static str); 1];
 pub(crate) struct Metrics {
     streams: Family<Outcome, Counter>,
     open: Gauge,
+    bytes: Family<Direction, Counter>,
+    sessions: Gauge,
 }
 
-/// Counts a stream as open; dropped, it is not any more.
+/// Label: `sent` to the hub, or `received` from it.
+type Direction = [(&'static str, &'static str); 1];
+
+/// Counts one more of something until it is dropped.
 #[derive(Debug)]
-#[must_use = "dropping the guard at once counts the stream as closed"]
-pub(crate) struct OpenStream(Gauge);
+#[must_use = "dropped at once it counts nothing"]
+pub(crate) struct Counted(Gauge);
 
 // === impl Metrics ===
 
@@ -37,7 +42,31 @@ impl Metrics {
             "Streams to services that are open",
             metrics.open.clone(),
         );
+        registry.register_with_unit(
+            "stream",
+            "Bytes through finished streams",
+            Unit::Bytes,
+            metrics.bytes.clone(),
+        );
+        registry.register(
+            "sessions",
+            "Sessions with hubs that stand",
+            metrics.sessions.clone(),
+        );
         metrics
+    }
+
+    /// A stream has ended after so many bytes to the hub and from it.
+    pub(crate) fn bytes(&self, sent: u64, received: u64) {
+        for (direction, bytes) in [("sent", sent), ("received", received)] {
+            let counter = self.bytes.get_or_create(&[("direction", direction)]);
+            counter.inc_by(bytes);
+        }
+    }
+
+    /// A session stands.
+    pub(crate) fn session(&self) -> Counted {
+        Counted::new(&self.sessions)
     }
 
     /// A stream has ended, or was refused with this code.
@@ -46,13 +75,21 @@ impl Metrics {
     }
 
     /// A stream is open.
-    pub(crate) fn open(&self) -> OpenStream {
-        self.open.inc();
-        OpenStream(self.open.clone())
+    pub(crate) fn open(&self) -> Counted {
+        Counted::new(&self.open)
     }
 }
 
-impl Drop for OpenStream {
+// === impl Counted ===
+
+impl Counted {
+    fn new(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.dec();
     }

@@ -117,6 +117,7 @@ impl Service {
             received,
         } = self.carry(request, exposed, dialed, &table).await;
         self.metrics.stream(outcome);
+        self.metrics.bytes(sent, received);
         let took = clock::now() - started;
         tracing::info!(%caller, service = name, outcome, sent, received, duration = ?took, "stream ended");
     }

@@ -2,13 +2,14 @@
 //!
 //! `/livez` answers as long as the process runs. `/readyz` lists every condition that a component
 //! registered and answers 503 while one does not hold. `/metrics` is OpenMetrics text. `/config`
-//! is the configuration as the process understood it, secrets left out.
+//! is the configuration as the process understood it, secrets left out. `/log` is what is logged,
+//! and a PUT changes it; that only who is on the same machine, or in the same pod, may do.
 
 use std::{collections::BTreeMap, convert::Infallible, fmt::Write, net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
@@ -16,10 +17,13 @@ use prometheus_client::{encoding::text::encode, registry::Registry};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use crate::Tasks;
+use crate::{LogFilter, Tasks};
 
 /// What `/metrics` is served as.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The longest log filter, in bytes.
+const MAX_FILTER: usize = 4096;
 
 /// Named conditions that must all hold before a process is ready.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +49,7 @@ struct Shared {
     readiness: Readiness,
     registry: Registry,
     config: String,
+    log: LogFilter,
 }
 
 // === impl Readiness ===
@@ -109,6 +114,7 @@ impl Admin {
         readiness: Readiness,
         registry: Registry,
         config: String,
+        log: LogFilter,
     ) -> std::io::Result<Self> {
         let listener = TcpListener::bind(addr).await?;
         Ok(Self {
@@ -117,6 +123,7 @@ impl Admin {
                 readiness,
                 registry,
                 config,
+                log,
             }),
         })
     }
@@ -137,7 +144,10 @@ impl Admin {
                 biased;
                 () = stop.cancelled() => return,
                 accepted = self.listener.accept() => match accepted {
-                    Ok((tcp, _)) => connections.spawn_one(serve(tcp, self.shared.clone(), stop.clone())),
+                    Ok((tcp, peer)) => {
+                        let local = peer.ip().to_canonical().is_loopback();
+                        connections.spawn_one(serve(tcp, local, self.shared.clone(), stop.clone()));
+                    }
                     Err(error) => {
                         tracing::warn!(%error, "the admin port could not accept a connection");
                         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
@@ -148,10 +158,20 @@ impl Admin {
     }
 }
 
-async fn serve(tcp: TcpStream, shared: Arc<Shared>, stop: CancellationToken) {
+async fn serve(tcp: TcpStream, local: bool, shared: Arc<Shared>, stop: CancellationToken) {
     let answer = service_fn(move |request: Request<Incoming>| {
-        let response = respond(request.method(), request.uri().path(), &shared);
-        async move { Ok::<_, Infallible>(response) }
+        let shared = Arc::clone(&shared);
+        async move {
+            let response = match (request.method(), request.uri().path()) {
+                (&Method::PUT, "/log") if local => set_log(request, &shared.log).await,
+                (&Method::PUT, "/log") => text(
+                    StatusCode::FORBIDDEN,
+                    "only from the same machine; `kubectl port-forward` is\n".to_owned(),
+                ),
+                (method, path) => respond(method, path, &shared),
+            };
+            Ok::<_, Infallible>(response)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -159,6 +179,27 @@ async fn serve(tcp: TcpStream, shared: Arc<Shared>, stop: CancellationToken) {
     tokio::select! {
         () = stop.cancelled() => {}
         _ = connection => {}
+    }
+}
+
+async fn set_log(request: Request<Incoming>, log: &LogFilter) -> Response<Full<Bytes>> {
+    let body = Limited::new(request.into_body(), MAX_FILTER)
+        .collect()
+        .await;
+    let body = body.map(Collected::to_bytes).unwrap_or_default();
+    let filter = String::from_utf8_lossy(&body);
+    match log.set(filter.trim()) {
+        Ok(()) => {
+            tracing::info!(filter = filter.trim(), "another log filter is in force");
+            text(StatusCode::OK, format!("{}\n", log.text()))
+        }
+        Err(error) => {
+            let why = std::error::Error::source(&error).map(|why| format!(": {why}"));
+            text(
+                StatusCode::BAD_REQUEST,
+                format!("{error}{}\n", why.unwrap_or_default()),
+            )
+        }
     }
 }
 
@@ -179,9 +220,10 @@ fn respond(method: &Method, path: &str, shared: &Shared) -> Response<Full<Bytes>
         }
         "/metrics" => metrics(&shared.registry),
         "/config" => text(StatusCode::OK, shared.config.clone()),
+        "/log" => text(StatusCode::OK, format!("{}\n", shared.log.text())),
         _ => text(
             StatusCode::NOT_FOUND,
-            "/livez /readyz /metrics /config\n".to_owned(),
+            "/livez /readyz /metrics /config /log\n".to_owned(),
         ),
     }
 }
@@ -217,8 +259,15 @@ mod tests {
     use super::*;
 
     async fn get(addr: SocketAddr, path: &str) -> String {
+        ask(addr, "GET", path, "").await
+    }
+
+    async fn ask(addr: SocketAddr, method: &str, path: &str, body: &str) -> String {
         let mut tcp = TcpStream::connect(addr).await.unwrap();
-        let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let len = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len}\r\n\r\n{body}"
+        );
         tcp.write_all(head.as_bytes()).await.unwrap();
         let mut answer = String::new();
         tcp.read_to_string(&mut answer).await.unwrap();
@@ -228,6 +277,7 @@ mod tests {
     #[tokio::test]
     async fn readiness_names_what_is_missing() {
         let readiness = Readiness::default();
+        let (log, _layer) = crate::telemetry::tests::filter("info");
         let tunnel = readiness.condition("tunnel");
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
         let admin = Admin::bind(
@@ -235,6 +285,7 @@ mod tests {
             readiness,
             Registry::default(),
             "port: 1\n".to_owned(),
+            log,
         );
         let admin = admin.await.unwrap();
         let addr = admin.local_addr().unwrap();
@@ -247,6 +298,18 @@ mod tests {
         assert!(get(addr, "/readyz").await.starts_with("HTTP/1.1 200"));
         assert!(get(addr, "/metrics").await.ends_with("# EOF\n"));
         assert!(get(addr, "/config").await.ends_with("port: 1\n"));
+        assert!(get(addr, "/log").await.ends_with("info\n"));
+        let set = ask(addr, "PUT", "/log", "debug").await;
+        assert!(
+            set.starts_with("HTTP/1.1 200") && set.ends_with("debug\n"),
+            "{set}"
+        );
+        let wrong = ask(addr, "PUT", "/log", "a=b=c").await;
+        assert!(
+            wrong.starts_with("HTTP/1.1 400") && wrong.contains("`a=b=c`"),
+            "{wrong}"
+        );
+        assert!(get(addr, "/log").await.ends_with("debug\n"));
         drop(tunnel);
         assert!(get(addr, "/readyz").await.contains("[-] tunnel: ended"));
         assert!(get(addr, "/livez").await.starts_with("HTTP/1.1 200"));

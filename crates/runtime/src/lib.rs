@@ -15,4 +15,4 @@ pub use read_ahead::ReadAhead;
 pub use reset_on_drop::ResetOnDrop;
 pub use signal::stop_signal;
 pub use tasks::Tasks;
-pub use telemetry::{LogArgs, LogError, LogFormat};
+pub use telemetry::{LogArgs, LogError, LogFilter, LogFormat};
