@@ -25,6 +25,7 @@ use crate::{
     join::Joins,
     listener::{Doors, Listener},
     live::LiveStreams,
+    local_socket::LocalSocket,
     member_writer::MemberWriter,
     metrics::Metrics,
     reach::Reach,
@@ -66,6 +67,14 @@ pub enum BindError {
         /// Why.
         source: std::io::Error,
     },
+    /// The local socket cannot be listened on.
+    #[error("failed to listen on the socket {}", path.display())]
+    LocalSocket {
+        /// Its path.
+        path: std::path::PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// There is no certificate to show.
     #[error("failed to make the hub's own certificate")]
     Certificate(#[from] PkiError),
@@ -95,6 +104,7 @@ impl Hub {
         };
         let tcp = listen_on(config.listen).await.map_err(listen)?;
         let address = tcp.local_addr().map_err(listen)?;
+        let local = bind_local(&config).await?;
         let parts = Parts::new(Arc::clone(&config), deps, Metrics::register(registry));
         let agents = parts.agents();
         let certificates = serving_certs(&config, &parts.deps)?;
@@ -105,6 +115,7 @@ impl Hub {
             address,
             listener: Listener {
                 tcp,
+                local,
                 wrapped,
                 doors: Arc::new(doors),
             },
@@ -269,6 +280,8 @@ impl Parts {
             frontend: Arc::new(self.frontend(wrapped)),
             handshakes: Arc::new(Slots::new(self.config.limits.handshakes)),
             callers: Arc::new(Slots::new(self.config.limits.connections)),
+            // All of them are one source, which gets a quarter.
+            locals: Arc::new(Slots::new(self.config.limits.connections * 4)),
             metrics: self.metrics.clone(),
             times: self.config.times,
         }
@@ -309,6 +322,17 @@ async fn listen_on(address: SocketAddr) -> std::io::Result<TcpListener> {
         return TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await;
     }
     bound
+}
+
+async fn bind_local(config: &HubConfig) -> Result<Option<LocalSocket>, BindError> {
+    let Some(path) = &config.local_socket else {
+        return Ok(None);
+    };
+    let bound = LocalSocket::bind(path, &config.local_user).await;
+    bound.map(Some).map_err(|source| BindError::LocalSocket {
+        path: path.clone(),
+        source,
+    })
 }
 
 fn serving_certs(config: &HubConfig, deps: &Deps) -> Result<Arc<ServingCerts>, PkiError> {

@@ -26,6 +26,8 @@ pub(crate) enum Credential {
     Token(Redacted),
     /// A client certificate, leaf first; its key was proven in the handshake.
     Certificate(Arc<[CertificateDer<'static>]>),
+    /// The hub's local socket, which only this user may open.
+    LocalSocket(Arc<User>),
 }
 
 /// A SHA-256 that stands for something in caches.
@@ -84,6 +86,10 @@ impl Credential {
                     hash.update(certificate);
                 }
             }
+            Self::LocalSocket(user) => {
+                hash.update(b"local socket\0");
+                hash.update(user.fingerprint());
+            }
         }
         hash.finalize().into()
     }
@@ -94,6 +100,7 @@ impl fmt::Debug for Credential {
         f.write_str(match self {
             Self::Token(_) => "Token([redacted])",
             Self::Certificate(_) => "Certificate",
+            Self::LocalSocket(_) => "LocalSocket",
         })
     }
 }

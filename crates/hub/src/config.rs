@@ -62,6 +62,18 @@ pub struct HubArgs {
     /// Authorities of callers' certificates, PEM, besides the API server's
     #[arg(long, env = "STRAIT_CALLERS_CA", value_name = "FILE")]
     callers_ca: Option<PathBuf>,
+    /// Unix socket that takes HTTP in clear from programs on this machine; whoever may open it is
+    /// --local-user
+    #[arg(long, env = "STRAIT_LOCAL_SOCKET", value_name = "PATH")]
+    local_socket: Option<PathBuf>,
+    /// The user that callers at --local-socket are; its rights are those of any user
+    #[arg(
+        long,
+        env = "STRAIT_LOCAL_USER",
+        default_value = "strait:local",
+        value_name = "NAME"
+    )]
+    local_user: String,
     /// Audience that callers' tokens must have; the API server's own when not given
     #[arg(
         long = "token-audience",
@@ -130,6 +142,10 @@ pub struct HubConfig {
     pub serving_files: Option<(PathBuf, PathBuf)>,
     /// Authorities of callers besides the API server's.
     pub callers_ca: Option<PathBuf>,
+    /// A socket for programs on the same machine.
+    pub local_socket: Option<PathBuf>,
+    /// Who they are.
+    pub local_user: String,
     /// Audiences that tokens must have.
     pub token_audiences: Vec<String>,
     /// How long agents' certificates are valid.
@@ -204,6 +220,9 @@ pub enum InvalidHubConfig {
     /// Agents' certificates would end too soon or too late.
     #[error("--agent-certificate-lifetime must be between 10 s and 10 years")]
     AgentValidity,
+    /// The local user is nobody, or one whom API servers know as their own.
+    #[error("--local-user must be a name that does not begin with `system:`")]
+    LocalUser,
     /// An address has no port.
     #[error("the address `{0}` is not of the form `host:port`")]
     Address(String),
@@ -223,6 +242,8 @@ impl HubConfig {
             trust_domain: TrustDomain::default(),
             serving_files: None,
             callers_ca: None,
+            local_socket: None,
+            local_user: "strait:local".to_owned(),
             token_audiences: vec![],
             agent_validity: SignedDuration::from_hours(30 * 24),
             limits: Limits::default(),
@@ -235,6 +256,9 @@ impl HubConfig {
     /// # Errors
     /// Names an address that is none.
     pub fn checked(mut self) -> Result<Self, InvalidHubConfig> {
+        if self.local_user.is_empty() || self.local_user.starts_with("system:") {
+            return Err(InvalidHubConfig::LocalUser);
+        }
         if let Some(wrong) = self.addresses.iter().find(|a| split_address(a).is_none()) {
             return Err(InvalidHubConfig::Address(wrong.clone()));
         }
@@ -287,6 +311,8 @@ impl TryFrom<HubArgs> for HubConfig {
                 .map_err(InvalidHubConfig::TrustDomain)?,
             serving_files: args.tls_cert.zip(args.tls_key),
             callers_ca: args.callers_ca,
+            local_socket: args.local_socket,
+            local_user: args.local_user,
             token_audiences: args.token_audiences,
             agent_validity,
             limits: Limits {

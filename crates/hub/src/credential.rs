@@ -17,8 +17,8 @@ const MAX_TOKEN: usize = 16 << 10;
 pub(crate) enum Given {
     /// A token, in this header, which is for the hub and for nobody else.
     Token(Redacted, HeaderName),
-    /// The client certificate of the connection.
-    Certificate,
+    /// What the connection itself shows: a client certificate, or that it is local.
+    Connection,
     /// Nothing.
     Nothing,
 }
@@ -27,16 +27,12 @@ pub(crate) enum Given {
 /// `Authorization` counts only where the hub speaks as the service itself and nothing else was
 /// given, for it belongs to the service otherwise. A credential that counts and is wrong is never
 /// replaced by another one.
-pub(crate) fn given(
-    via: Via,
-    headers: &HeaderMap,
-    has_certificate: bool,
-) -> Result<Given, Refusal> {
+pub(crate) fn given(via: Via, headers: &HeaderMap, shows_somebody: bool) -> Result<Given, Refusal> {
     if let Some(token) = token(headers, &PROXY_AUTHORIZATION)? {
         return Ok(Given::Token(token, PROXY_AUTHORIZATION));
     }
-    if has_certificate {
-        return Ok(Given::Certificate);
+    if shows_somebody {
+        return Ok(Given::Connection);
     }
     match via {
         Via::HttpsByHost => Ok(token(headers, &AUTHORIZATION)?
@@ -117,7 +113,7 @@ mod tests {
             given(by_host, &both, true),
             Ok(token("p", PROXY_AUTHORIZATION))
         );
-        assert_eq!(given(by_host, &own, true), Ok(Given::Certificate));
+        assert_eq!(given(by_host, &own, true), Ok(Given::Connection));
         assert_eq!(given(by_host, &own, false), Ok(token("a", AUTHORIZATION)));
         assert_eq!(given(Via::ForwardProxy, &own, false), Ok(Given::Nothing));
         assert_eq!(

@@ -75,6 +75,7 @@ impl Decisions {
                 user.map_err(|error| unavailable(&error))?
             }
             Credential::Certificate(chain) => self.user_of_certificate(chain),
+            Credential::LocalSocket(user) => Some(Arc::clone(user)),
         };
         self.known.insert(fingerprint, user.clone()).await;
         match user {
@@ -106,6 +107,7 @@ impl Decisions {
                     .get_with(fingerprint, async { self.user_of_certificate(chain) })
                     .await
             }
+            Credential::LocalSocket(user) => Some(Arc::clone(user)),
         };
         match known {
             Some(user) => Ok(Caller::new(user, credential, fingerprint)),
@@ -205,6 +207,7 @@ fn nobody(credential: &Credential) -> Refusal {
     let what = match credential {
         Credential::Token(_) => "the token is not valid, or not any more",
         Credential::Certificate(_) => "the client certificate is not valid, or not any more",
+        Credential::LocalSocket(_) => "nobody is known at the local socket",
     };
     Refusal::new(RefusalCode::Unauthenticated, what)
 }

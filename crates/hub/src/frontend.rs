@@ -1,4 +1,4 @@
-//! Callers: one connection each, HTTP/1.1 over TLS.
+//! Callers: one connection each, HTTP/1.1 over TLS, or in clear at the local socket.
 //!
 //! - `CONNECT host:port` is a stream of bytes to that port.
 //! - `GET http://host/` (absolute form) is a request to a forward proxy.
@@ -23,7 +23,6 @@ use http::{Request, Response};
 use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use rustls_pki_types::CertificateDer;
 use strait_runtime::Tasks;
 use strait_types::{CarrierKind, Refusal};
 use tokio::{
@@ -77,7 +76,8 @@ struct Connection {
     source: SocketAddr,
     /// What the connection came in.
     carrier: CarrierKind,
-    certificate: Option<Arc<[CertificateDer<'static>]>>,
+    /// What the connection itself shows of who is calling.
+    shows: Option<Credential>,
     place: Arc<Slot>,
     /// Cancelled when the request under way has lost its right, read or not.
     abort: CancellationToken,
@@ -93,7 +93,7 @@ impl Frontend {
         self: Arc<Self>,
         io: I,
         from: (SocketAddr, CarrierKind),
-        certificate: Option<Arc<[CertificateDer<'static>]>>,
+        shows: Option<Credential>,
         place: Slot,
     ) where
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -111,7 +111,7 @@ impl Frontend {
             frontend: self,
             source,
             carrier,
-            certificate,
+            shows,
             place: Arc::clone(&place),
             abort: abort.clone(),
             idle: Idle::default(),
@@ -183,11 +183,11 @@ impl Connection {
         via: Via,
         request: &Request<Incoming>,
     ) -> Result<(Arc<Caller>, Option<http::HeaderName>), Refusal> {
-        let given = credential::given(via, request.headers(), self.certificate.is_some())?;
-        let (credential, header) = match (given, &self.certificate) {
+        let given = credential::given(via, request.headers(), self.shows.is_some())?;
+        let (credential, header) = match (given, &self.shows) {
             (Given::Token(token, header), _) => (Credential::Token(token), Some(header)),
-            (Given::Certificate, Some(chain)) => (Credential::Certificate(Arc::clone(chain)), None),
-            (Given::Certificate | Given::Nothing, _) => return Err(anonymous(via)),
+            (Given::Connection, Some(shown)) => (shown.clone(), None),
+            (Given::Connection | Given::Nothing, _) => return Err(anonymous(via)),
         };
         let caller = self
             .frontend

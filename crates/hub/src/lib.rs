@@ -30,6 +30,7 @@ mod join;
 pub mod kubernetes;
 mod listener;
 mod live;
+mod local_socket;
 mod material_files;
 mod member_report;
 mod member_writer;

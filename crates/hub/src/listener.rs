@@ -10,7 +10,7 @@ use strait_tunnel::Carrier;
 use strait_types::CarrierKind;
 use tokio::{
     io::AsyncWriteExt,
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpStream, UnixStream},
     sync::mpsc,
 };
 use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
@@ -18,8 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agents::{Agents, Arrival},
+    caller::{Credential, User},
     config::Times,
     frontend::{Frontend, Wrapped},
+    local_socket::{self, LocalSocket},
     metrics::Metrics,
     slots::{Slot, Slots},
     tls_configs::TlsConfigs,
@@ -34,6 +36,8 @@ const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration:
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) tcp: TcpListener,
+    /// Where programs on the same machine come in.
+    pub(crate) local: Option<LocalSocket>,
     /// Connections that came in a WebSocket.
     pub(crate) wrapped: mpsc::Receiver<Wrapped>,
     pub(crate) doors: Arc<Doors>,
@@ -49,6 +53,8 @@ pub(crate) struct Doors {
     pub(crate) handshakes: Arc<Slots>,
     /// Connections of callers that are not streams: between two requests, or in one.
     pub(crate) callers: Arc<Slots>,
+    /// The same of those at the local socket.
+    pub(crate) locals: Arc<Slots>,
     pub(crate) metrics: Metrics,
     pub(crate) times: Times,
 }
@@ -89,11 +95,26 @@ impl Listener {
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
+                accepted = accept_local(self.local.as_ref()) => match accepted {
+                    Ok((io, user)) => self.doors.take_local(io, user, connections),
+                    Err(error) => {
+                        tracing::warn!(%error, "a local connection could not be accepted");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                },
                 Some(Wrapped { io, source }) = self.wrapped.recv() => {
                     self.doors.take(io, (source, CarrierKind::WebSocket), connections);
                 }
             }
         }
+    }
+}
+
+/// The next connection at the socket; never, where there is none.
+async fn accept_local(socket: Option<&LocalSocket>) -> io::Result<(UnixStream, Arc<User>)> {
+    match socket {
+        Some(socket) => Ok((socket.accept().await?, Arc::clone(&socket.user))),
+        None => std::future::pending().await,
     }
 }
 
@@ -114,6 +135,19 @@ impl Doors {
         };
         let doors = Arc::clone(self);
         connections.spawn_one(async move { doors.serve(io, from, handshake).await });
+    }
+
+    fn take_local(self: &Arc<Self>, io: UnixStream, user: Arc<User>, connections: &Tasks) {
+        let Some(place) = self.locals.enter(local_socket::SOURCE.ip()) else {
+            tracing::warn!("too many local connections");
+            return;
+        };
+        // Nobody makes room for another one: all of them are known.
+        place.vouch();
+        let shows = Some(Credential::LocalSocket(user));
+        let from = (local_socket::SOURCE, CarrierKind::Tls);
+        let serving = Arc::clone(&self.frontend).serve(io, from, shows, place);
+        connections.spawn_one(Box::pin(serving));
     }
 
     async fn serve<IO: Carrier>(&self, io: IO, from: (SocketAddr, CarrierKind), handshake: Slot) {
@@ -151,7 +185,8 @@ impl Doors {
             };
             self.metrics.handshake("caller");
             let frontend = Arc::clone(&self.frontend);
-            Box::pin(frontend.serve(tls, from, chain.map(Into::into), place)).await;
+            let shows = chain.map(|chain| Credential::Certificate(chain.into()));
+            Box::pin(frontend.serve(tls, from, shows, place)).await;
         }
     }
 

@@ -21,6 +21,7 @@ mod files;
 mod handshakes;
 mod https_by_host;
 mod joins;
+mod local_socket;
 mod members;
 mod refusals;
 mod revocation;
