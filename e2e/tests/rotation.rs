@@ -49,9 +49,20 @@ async fn shorten(stage: &Stage) -> Result<()> {
     let mut old = vec![];
     for name in AUTHORITIES {
         old.push(secret(hub, "strait-system", name, "tls.crt").await?);
+    }
+    // Authorities that were told of are not replaced by strangers, unless that is meant.
+    let told = [
+        "delete",
+        "configmap",
+        "-n",
+        "strait-system",
+        "strait-hub-info",
+    ];
+    for name in AUTHORITIES {
         hub.kubectl(&["delete", "secret", "-n", "strait-system", name])
             .await?;
     }
+    hub.kubectl(&told).await?;
     eventually(
         Duration::from_secs(30),
         "the hub tells of its new authority",

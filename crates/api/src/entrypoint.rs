@@ -1,6 +1,5 @@
 //! `ClusterProxyEntrypoint`: one service of one member, made reachable.
 
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -142,15 +141,62 @@ fn ports(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "array", "items": { "x-kubernetes-int-or-string": true } })
 }
 
+/// As texts, also what is no port: whoever checks them says so with the field's name.
 fn numbers_or_names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    let ports = Vec::<IntOrString>::deserialize(from)?;
-    Ok(ports
-        .into_iter()
-        .map(|port| match port {
-            IntOrString::Int(number) => number.to_string(),
-            IntOrString::String(name) => name,
-        })
-        .collect())
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Positive(u64),
+        Number(i64),
+        Broken(f64),
+        Name(String),
+    }
+    let ports = Vec::<Written>::deserialize(from)?;
+    let text = |port| match port {
+        Written::Positive(number) => number.to_string(),
+        Written::Number(number) => number.to_string(),
+        Written::Broken(number) => number.to_string(),
+        Written::Name(name) => name,
+    };
+    Ok(ports.into_iter().map(text).collect())
+}
+
+// === impl Subject ===
+
+impl Subject {
+    /// What is wrong with it, from the field on, if anything is. RBAC refuses a whole binding for
+    /// one such subject, so it is nobody.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        if self.name.is_empty() {
+            return Some("name must be given".to_owned());
+        }
+        if self.kind != SubjectKind::ServiceAccount {
+            return None;
+        }
+        let namespace = self.namespace.as_deref().unwrap_or_default();
+        if namespace.is_empty() {
+            return Some("namespace must be given".to_owned());
+        }
+        if !is_label(namespace) {
+            return Some(format!(
+                "namespace: `{namespace}` is no name of a namespace"
+            ));
+        }
+        let is_name = self.name.len() <= 253 && self.name.split('.').all(is_part);
+        (!is_name).then(|| format!("name: `{}` is no name of a service account", self.name))
+    }
+}
+
+/// A DNS label (RFC 1123).
+fn is_label(text: &str) -> bool {
+    text.len() <= 63 && is_part(text)
+}
+
+/// What may stand between the dots of a DNS subdomain, as Kubernetes reads it.
+fn is_part(text: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    !text.is_empty() && text.bytes().all(allowed) && !text.starts_with('-') && !text.ends_with('-')
 }
 
 #[cfg(test)]
@@ -158,11 +204,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_may_be_numbers_or_texts() {
-        let spec: ClusterProxyEntrypointSpec = serde_json::from_value(serde_json::json!({
-            "service": "a", "namespace": "b", "ports": [443, "8080", "https"],
-        }))
-        .unwrap();
-        assert_eq!(spec.ports, ["443", "8080", "https"]);
+    fn ports_are_read_as_they_are_written() {
+        let spec = serde_json::json!({
+            "service": "s", "namespace": "n", "ports": [443, "https", 99_999_999_999_u64, -1, 1.5],
+        });
+        let spec: ClusterProxyEntrypointSpec = serde_json::from_value(spec).unwrap();
+        assert_eq!(spec.ports, ["443", "https", "99999999999", "-1", "1.5"]);
+    }
+
+    #[test]
+    fn a_subject_that_rbac_would_refuse_is_told() {
+        let subject = |kind, name: &str, namespace: Option<&str>| Subject {
+            kind,
+            name: name.to_owned(),
+            namespace: namespace.map(str::to_owned),
+        };
+        use SubjectKind::{Group, ServiceAccount, User};
+        for good in [
+            subject(User, "Dev One", None),
+            subject(Group, "team:a", None),
+            subject(ServiceAccount, "ci.bot-1", Some("tools")),
+        ] {
+            assert_eq!(good.problem(), None, "{good:?}");
+        }
+        for (wrong, field) in [
+            (subject(User, "", None), "name"),
+            (subject(ServiceAccount, "ci", None), "namespace"),
+            (subject(ServiceAccount, "ci", Some("")), "namespace"),
+            (subject(ServiceAccount, "ci", Some("To_ols")), "namespace"),
+            (subject(ServiceAccount, "CI_Bot", Some("tools")), "name"),
+            (subject(ServiceAccount, "ci.", Some("tools")), "name"),
+        ] {
+            let told = wrong.problem().unwrap();
+            assert!(told.starts_with(field), "{wrong:?}: {told}");
+        }
     }
 }

@@ -45,6 +45,7 @@ pub struct ManagedClusterSpec {
 #[serde(rename_all = "camelCase")]
 pub struct ClusterClientConfig {
     /// The address.
+    #[serde(default)]
     pub url: String,
     /// Base64 of the PEM certificates it chains to.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -53,18 +53,22 @@ impl Controller for Certificates {
 
     async fn round(&mut self) -> Round {
         let mut round = Round::new();
+        let found = self.info.get(Some(HUB_NAMESPACE), HUB_INFO_CONFIG_MAP);
+        let told = found.as_deref().is_some_and(info::tells_authority);
         for (name, title) in AUTHORITIES {
             let now = clock::timestamp();
             let found = self.secrets.get(Some(HUB_NAMESPACE), name);
             let stored = found.as_deref().map(authority::Stored::of);
-            let plan = decide::plan(stored.as_ref(), self.config.authorities, now);
+            let plan = decide::plan(stored.as_ref(), told, self.config.authorities, now);
             self.carry_out(name, title, stored, plan, now, &mut round)
                 .await;
         }
-        let found = self.info.get(Some(HUB_NAMESPACE), HUB_INFO_CONFIG_MAP);
         let secret = self.secrets.get(Some(HUB_NAMESPACE), HUB_CA_SECRET);
         let want = info::decide(&self.config, secret.as_deref(), found.as_deref());
-        if let Some(want) = want {
+        // Nobody is told of one authority while the other could not be made.
+        if let Some(want) = want
+            && !round.failed()
+        {
             apply::info(&self.client, &want, &mut round).await;
         }
         round

@@ -111,7 +111,8 @@ impl TryFrom<ControllerArgs> for ControllerConfig {
             domain: args.domain.trim_matches('.').to_ascii_lowercase(),
             identity: args
                 .identity
-                .unwrap_or_else(|| format!("strait-controller-{}", std::process::id())),
+                // The number of a process is 1 in most containers.
+                .unwrap_or_else(|| format!("strait-controller-{:016x}", rand::random::<u64>())),
             authorities,
         })
     }

@@ -41,6 +41,7 @@ impl Controller for Grants {
             entrypoints: self.entrypoints.all(),
             roles: self.roles.all(),
             bindings: self.bindings.all(),
+            blind: !self.entrypoints.unreadable().is_empty(),
         };
         apply::apply(&self.client, &decide::decide(&seen)).await
     }

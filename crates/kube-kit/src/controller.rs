@@ -15,6 +15,10 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 /// A round without a reason, as a safety net for what a watch did not tell.
 const RESYNC: Duration = Duration::from_secs(300);
 
+/// How long a round may take. One that waits longer waits for an answer that does not come, on a
+/// connection that broke without a word.
+const ROUND: Duration = Duration::from_secs(120);
+
 /// A controller. It sees everything it decides about at once, and decides about all of it in each
 /// round; a round that finds nothing to change writes nothing.
 pub trait Controller: Send {
@@ -67,7 +71,9 @@ pub async fn drive<C: Controller>(
             biased;
             () = stop.cancelled() => return,
             () = lost.lost() => continue,
-            round = controller.round() => round,
+            round = tokio::time::timeout(ROUND, controller.round()) => {
+                round.unwrap_or_else(|_| Round::too_long(C::NAME))
+            }
         };
         let delay = round.delay(&mut backoff);
         tokio::select! {
@@ -91,6 +97,15 @@ impl Round {
     /// A round in which everything went well.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    fn too_long(controller: &'static str) -> Self {
+        tracing::warn!(controller, "a round took too long and begins anew");
+        Self {
+            failed: true,
+            retry: true,
+            again: None,
+        }
     }
 
     /// Takes note of a result: logs an error, and tries again when that can help.

@@ -8,11 +8,11 @@ use kube::{
     runtime::{conditions, wait},
 };
 use serde_json::json;
-use strait_api::wire_names::MANAGED_BY;
+use strait_api::wire_names::{MANAGED_BY, PROXY_GROUP};
 use strait_runtime::Backoff;
 use thiserror::Error;
 
-use crate::{ApplyError, Classify, FieldManager, Verdict};
+use crate::{ApplyError, Classify, FieldManager, Verdict, apply::says};
 
 const MANAGER: FieldManager = FieldManager("strait-crds");
 
@@ -45,8 +45,8 @@ pub enum CrdError {
 }
 
 /// Installs the definitions that are missing, brings those that Strait installed up to `version`,
-/// and waits until all are served. A definition that somebody else installed, or that a newer
-/// version of Strait did, is left as it is.
+/// and waits until all are served. A definition that a newer version of Strait installed is left as
+/// it is, and so is one that somebody else did, unless it is of the group that Strait replaces.
 ///
 /// # Errors
 /// When the API server refuses, or does not serve a definition in time.
@@ -62,14 +62,15 @@ pub async fn install(
             name: name.clone(),
             source,
         })?;
-        if found.is_none_or(|found| may_write(&found, version)) {
-            let labels = json!({ MANAGED_BY.0: MANAGED_BY.1, VERSION_LABEL: version });
-            let want = json!({
-                "apiVersion": "apiextensions.k8s.io/v1",
-                "kind": "CustomResourceDefinition",
-                "metadata": {"name": name, "labels": labels},
-                "spec": definition.spec,
-            });
+        let labels = json!({ MANAGED_BY.0: MANAGED_BY.1, VERSION_LABEL: version });
+        let want = json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": name, "labels": labels},
+            "spec": definition.spec,
+        });
+        let write = found.is_none_or(|found| may_write(&found, version) && !says(&found, &want));
+        if write {
             MANAGER.apply(&api, &name, &want).await?;
         }
         let served = wait::await_condition(api.clone(), &name, conditions::is_crd_established());
@@ -105,14 +106,16 @@ pub async fn await_served(client: &Client, definitions: &[CustomResourceDefiniti
     }
 }
 
-/// Whether a definition that is there was installed by Strait, and by no newer one.
+/// Whether a definition that is there was installed by Strait, and by no newer one; or is one of
+/// the kinds that Strait replaces, which it knows more fields of than those who installed it.
 fn may_write(found: &CustomResourceDefinition, version: &str) -> bool {
     let label = |key: &str| found.labels().get(key).map(String::as_str);
     let newer = label(VERSION_LABEL)
         .and_then(numbers)
         .zip(numbers(version))
         .is_some_and(|(theirs, ours)| theirs > ours);
-    label(MANAGED_BY.0) == Some(MANAGED_BY.1) && !newer
+    let replaced = found.spec.group == PROXY_GROUP;
+    (replaced || label(MANAGED_BY.0) == Some(MANAGED_BY.1)) && !newer
 }
 
 /// `major.minor.patch` of a version; what follows them says nothing about the schema.
@@ -152,6 +155,9 @@ mod tests {
     #[test]
     fn what_others_or_newer_ones_installed_is_left_alone() {
         let ours = |version| found(&[MANAGED_BY, (VERSION_LABEL, version)]);
+        let mut upstreams = found(&[]);
+        upstreams.spec.group = PROXY_GROUP.to_owned();
+        assert!(may_write(&upstreams, "1.0.0"));
         assert!(!may_write(&found(&[]), "1.0.0"));
         assert!(!may_write(&found(&[(MANAGED_BY.0, "Helm")]), "1.0.0"));
         assert!(may_write(&found(&[MANAGED_BY]), "1.0.0"));

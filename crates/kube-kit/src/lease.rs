@@ -1,8 +1,8 @@
 //! Leadership as a value that writers must hold.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
@@ -28,7 +28,7 @@ pub struct LeaseConfig {
 }
 
 /// A leader that has not renewed for this long may be replaced.
-const DURATION: SignedDuration = SignedDuration::from_secs(15);
+const DURATION: Duration = Duration::from_secs(15);
 /// How often the leader renews and the others look.
 const PERIOD: Duration = Duration::from_secs(2);
 
@@ -49,6 +49,10 @@ enum TurnError {
     Refused(#[from] kube::Error),
 }
 
+/// The lease as it was seen last, and since when it is like that.
+#[derive(Debug, Default)]
+struct Observed(Option<(LeaseSpec, Instant)>);
+
 /// What to do about a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -61,9 +65,10 @@ enum Step {
 /// Takes part in the election until `stop`; gives the lease back at the end, so that another
 /// replica leads at once.
 ///
-/// Guarantees: of two processes with different identities at most one is told that it leads, as
-/// long as their clocks differ by less than the lease's duration. A leader that cannot renew for
-/// two thirds of the duration stops leading by itself.
+/// Guarantees: of two processes with different identities at most one is told that it leads,
+/// whatever their clocks say. A leader that has not renewed for two thirds of the lease's duration
+/// stops leading; who wants to follow has to have seen the lease unchanged for all of it. Each
+/// counts by its own monotonic clock, as client-go does.
 pub fn elect(
     client: Client,
     config: LeaseConfig,
@@ -72,11 +77,12 @@ pub fn elect(
     let (leads, receiver) = watch::channel(false);
     let work = async move {
         let api: Api<Lease> = Api::namespaced(client, &config.namespace);
-        let mut renewed = clock::timestamp();
+        let mut renewed = clock::now();
+        let mut observed = Observed::default();
         loop {
             // Counted from before the request: the lease is not older than we believe.
-            let asked = clock::timestamp();
-            match answered(turn(&api, &config)).await {
+            let asked = clock::now();
+            match answered(turn(&api, &config, &mut observed)).await {
                 Ok(led) => {
                     renewed = asked;
                     announce(&leads, led);
@@ -86,7 +92,7 @@ pub fn elect(
                     tracing::warn!(lease = config.name, error, "the lease could not be renewed");
                 }
             }
-            if clock::timestamp().duration_since(renewed) > DURATION * 2 / 3 {
+            if clock::now().saturating_duration_since(renewed) > DURATION * 2 / 3 {
                 announce(&leads, false);
             }
             tokio::select! {
@@ -144,11 +150,16 @@ async fn answered(
     Ok(tokio::time::timeout(ANSWER, turn).await??)
 }
 
-async fn turn(api: &Api<Lease>, config: &LeaseConfig) -> Result<bool, kube::Error> {
+async fn turn(
+    api: &Api<Lease>,
+    config: &LeaseConfig,
+    observed: &mut Observed,
+) -> Result<bool, kube::Error> {
     let found = api.get_opt(&config.name).await?;
     let now = clock::timestamp();
     let spec = found.as_ref().and_then(|lease| lease.spec.as_ref());
-    let written = match decide(found.is_some(), spec, &config.identity, now) {
+    let unchanged = observed.unchanged(spec, clock::now());
+    let written = match decide(found.is_some(), spec, &config.identity, unchanged) {
         Step::Wait => return Ok(false),
         Step::Create => {
             let lease = Lease {
@@ -179,7 +190,24 @@ async fn turn(api: &Api<Lease>, config: &LeaseConfig) -> Result<bool, kube::Erro
     }
 }
 
-fn decide(exists: bool, spec: Option<&LeaseSpec>, me: &str, now: Timestamp) -> Step {
+// === impl Observed ===
+
+impl Observed {
+    /// How long the lease has been seen to be as it is.
+    fn unchanged(&mut self, spec: Option<&LeaseSpec>, now: Instant) -> Duration {
+        match (&self.0, spec) {
+            (Some((before, since)), Some(spec)) if before == spec => {
+                now.saturating_duration_since(*since)
+            }
+            (_, spec) => {
+                self.0 = spec.map(|spec| (spec.clone(), now));
+                Duration::ZERO
+            }
+        }
+    }
+}
+
+fn decide(exists: bool, spec: Option<&LeaseSpec>, me: &str, unchanged: Duration) -> Step {
     let Some(spec) = spec.filter(|_| exists) else {
         return if exists { Step::Take } else { Step::Create };
     };
@@ -187,11 +215,7 @@ fn decide(exists: bool, spec: Option<&LeaseSpec>, me: &str, now: Timestamp) -> S
     if holder == me {
         return Step::Renew;
     }
-    let alive = spec
-        .renew_time
-        .as_ref()
-        .is_some_and(|renewed| now.duration_since(renewed.0) < DURATION);
-    if !holder.is_empty() && alive {
+    if !holder.is_empty() && unchanged < DURATION {
         Step::Wait
     } else {
         Step::Take
@@ -215,12 +239,26 @@ fn claim(config: &LeaseConfig, before: Option<&LeaseSpec>, now: Timestamp) -> Le
     }
 }
 
+/// Gives the lease back, if it is ours still.
 async fn release(api: &Api<Lease>, config: &LeaseConfig) {
-    let patch = serde_json::json!({"spec": {"holderIdentity": ""}});
-    let released = api
-        .patch(&config.name, &PatchParams::default(), &Patch::Merge(patch))
-        .await;
-    if let Err(error) = released {
+    let giving = async {
+        let Some(lease) = api.get_opt(&config.name).await? else {
+            return Ok(true);
+        };
+        let holder = lease.spec.and_then(|spec| spec.holder_identity);
+        if holder.as_deref() != Some(config.identity.as_str()) {
+            return Ok(true);
+        }
+        let patch = serde_json::json!({
+            "metadata": { "resourceVersion": lease.metadata.resource_version },
+            "spec": { "holderIdentity": "" },
+        });
+        let params = PatchParams::default();
+        api.patch(&config.name, &params, &Patch::Merge(patch))
+            .await?;
+        Ok(true)
+    };
+    if let Err(error) = answered(giving).await {
         let error = &error as &dyn std::error::Error;
         tracing::warn!(
             lease = config.name,
@@ -234,22 +272,38 @@ async fn release(api: &Api<Lease>, config: &LeaseConfig) {
 mod tests {
     use super::*;
 
-    fn held(by: &str, renewed: i64) -> LeaseSpec {
+    fn held(by: &str) -> LeaseSpec {
         LeaseSpec {
             holder_identity: Some(by.to_owned()),
-            renew_time: Some(MicroTime(Timestamp::from_second(renewed).unwrap())),
             ..LeaseSpec::default()
         }
     }
 
     #[test]
     fn a_lease_is_taken_only_when_it_is_free_or_dead() {
-        let now = Timestamp::from_second(100).unwrap();
-        assert_eq!(decide(false, None, "me", now), Step::Create);
-        assert_eq!(decide(true, None, "me", now), Step::Take);
-        assert_eq!(decide(true, Some(&held("me", 10)), "me", now), Step::Renew);
-        assert_eq!(decide(true, Some(&held("you", 90)), "me", now), Step::Wait);
-        assert_eq!(decide(true, Some(&held("you", 80)), "me", now), Step::Take);
-        assert_eq!(decide(true, Some(&held("", 100)), "me", now), Step::Take);
+        let (short, long) = (DURATION - Duration::from_millis(1), DURATION);
+        assert_eq!(decide(false, None, "me", short), Step::Create);
+        assert_eq!(decide(true, None, "me", short), Step::Take);
+        assert_eq!(decide(true, Some(&held("me")), "me", long), Step::Renew);
+        assert_eq!(decide(true, Some(&held("you")), "me", short), Step::Wait);
+        assert_eq!(decide(true, Some(&held("you")), "me", long), Step::Take);
+        assert_eq!(decide(true, Some(&held("")), "me", short), Step::Take);
+    }
+
+    #[test]
+    fn a_lease_is_as_old_as_it_was_seen_unchanged_whatever_its_time_says() {
+        let (mut observed, start) = (Observed::default(), clock::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut lease = held("you");
+        lease.renew_time = Some(MicroTime(Timestamp::UNIX_EPOCH));
+        assert_eq!(observed.unchanged(Some(&lease), at(0)), Duration::ZERO);
+        assert_eq!(
+            observed.unchanged(Some(&lease), at(9)),
+            Duration::from_secs(9)
+        );
+        lease.renew_time = Some(MicroTime(Timestamp::from_second(1).unwrap()));
+        assert_eq!(observed.unchanged(Some(&lease), at(10)), Duration::ZERO);
+        assert_eq!(observed.unchanged(None, at(30)), Duration::ZERO);
+        assert_eq!(observed.unchanged(Some(&lease), at(31)), Duration::ZERO);
     }
 }

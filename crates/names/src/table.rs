@@ -230,8 +230,16 @@ impl<P> NameTable<P> {
         Claim::of(self.canonical.get(&host.parse().ok()?))
     }
 
+    /// Where a part of the label is the name of another member, it may be meant to be that one's.
     fn one_label_claim(&self, host: &str) -> Option<Claim> {
-        Claim::of(self.one_label.get(host))
+        let mut claim = Claim::of(self.one_label.get(host))?;
+        let of = |cluster: &ClusterName| {
+            self.at(&claim.places)
+                .all(|e| e.service().cluster() == cluster)
+        };
+        let mut others = host::tails(host).filter_map(|tail| tail.parse().ok());
+        claim.contested = others.any(|tail| self.members.contains(&tail) && !of(&tail));
+        Some(claim)
     }
 
     fn uid_claim(&self, host: &str) -> Option<Claim> {

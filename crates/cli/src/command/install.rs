@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
 use serde::Serialize;
-use strait_api::wire_names::{HUB_NAMESPACE, MANAGED_BY};
+use strait_api::wire_names::{HUB_NAMESPACE, MANAGED_BY, PROXY_GROUP};
 use strait_install::{HubInstall, Kind, Object, ServiceType, crds};
 
 use crate::{
@@ -121,7 +121,9 @@ async fn definitions(cluster: &Cluster, printer: &mut Printer<'_>) -> Result<Vec
         let is_ours = ours
             .iter()
             .any(|o| o.metadata.name.as_deref() == Some(crd.name()));
-        if is_ours || !cluster.exists(kind, None, crd.name()).await? {
+        // Those of cluster-proxy lack fields of ours and require others: ours take their place.
+        let replaced = crd.name().ends_with(&format!(".{PROXY_GROUP}"));
+        if is_ours || replaced || !cluster.exists(kind, None, crd.name()).await? {
             definitions.push(crd);
         } else {
             printer.say(&format!(

@@ -31,6 +31,8 @@ const MANAGER: FieldManager = FieldManager("strait-certificates");
 enum KeepError {
     #[error("failed to make an authority for Secret {name}")]
     Make { name: String, source: PkiError },
+    #[error("failed to read Secret {name}")]
+    Read { name: String, source: kube::Error },
     #[error("failed to create Secret {name}")]
     Create { name: String, source: kube::Error },
     #[error(transparent)]
@@ -74,6 +76,23 @@ impl Certificates {
                     "{broken}{cause}; it is kept as it is, and what was loaded from it before stays in force"
                 );
                 return self.tell(name, "AuthorityBroken", note).await;
+            }
+            Plan::Lost => {
+                // The watch may be behind.
+                let api: Api<Secret> = Api::namespaced(self.client.clone(), HUB_NAMESPACE);
+                let there = api.get_metadata_opt(name).await;
+                let there = round.note(there.map_err(|source| KeepError::Read {
+                    name: name.to_owned(),
+                    source,
+                }));
+                if !matches!(there, Some(None)) {
+                    return;
+                }
+                let note = format!(
+                    "Secret {name} is gone, and members trust what was in it: restore it. To begin anew, \
+                     delete ConfigMap {HUB_INFO_CONFIG_MAP}; every member needs a new token then"
+                );
+                return self.tell(name, "AuthorityLost", note).await;
             }
             Plan::Create => "authority made",
             Plan::Prepare => "successor of the authority made",
@@ -223,7 +242,7 @@ pub(super) async fn info(client: &Client, data: &BTreeMap<String, String>, round
 impl Classify for KeepError {
     fn verdict(&self) -> Verdict {
         match self {
-            Self::Create { source, .. } => source.verdict(),
+            Self::Read { source, .. } | Self::Create { source, .. } => source.verdict(),
             Self::Apply(error) => error.verdict(),
             Self::Make { .. } | Self::Encode { .. } => Verdict::Retry,
         }

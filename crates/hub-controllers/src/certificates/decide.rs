@@ -11,8 +11,10 @@ use crate::config::AuthorityTimes;
 /// predecessor is forgotten once it has expired.
 #[derive(Debug)]
 pub(super) enum Plan {
-    /// There is none: make it.
+    /// There is none and never was one: make it.
     Create,
+    /// There is none any more. Another one would be a stranger to every member, so none is made.
+    Lost,
     /// Make a successor, which is only trusted at first.
     Prepare,
     /// The successor has been trusted long enough: let it sign.
@@ -33,9 +35,15 @@ pub(super) enum Plan {
     Broken(Broken),
 }
 
-pub(super) fn plan(stored: Option<&Stored>, times: AuthorityTimes, now: Timestamp) -> Plan {
+/// `told` says whether a hub's authorities have been told to others: then there were some.
+pub(super) fn plan(
+    stored: Option<&Stored>,
+    told: bool,
+    times: AuthorityTimes,
+    now: Timestamp,
+) -> Plan {
     let Some(stored) = stored else {
-        return Plan::Create;
+        return if told { Plan::Lost } else { Plan::Create };
     };
     match stored.read() {
         Err(broken) => Plan::Broken(broken),

@@ -6,6 +6,9 @@ use strait_api::ConditionStatus;
 
 use super::authority::Stored;
 
+const MISSING: &str = "it is not there; restore it, or delete ConfigMap strait-hub-info to begin anew, \
+                       with which every member needs a new token";
+
 /// Status, reason and message of a condition about these Secrets, by their names.
 pub(crate) fn health<'a>(
     secrets: impl IntoIterator<Item = (&'static str, Option<&'a Secret>)>,
@@ -37,7 +40,7 @@ pub(crate) fn health<'a>(
 
 /// When the authority of a Secret ends, or reason and message why nobody knows.
 fn ends(secret: Option<&Secret>) -> Result<Timestamp, (&'static str, String)> {
-    let secret = secret.ok_or_else(|| ("Missing", "it is not there".to_owned()))?;
+    let secret = secret.ok_or_else(|| ("Missing", MISSING.to_owned()))?;
     match Stored::of(secret).read() {
         Ok(authority) => Ok(authority.validity.not_after),
         Err(broken) => {

@@ -29,3 +29,9 @@ pub(super) fn decide(
     let says = want.iter().all(|(key, value)| told.get(key) == Some(value));
     (found.is_none() || !says).then_some(want)
 }
+
+/// Whether the ConfigMap has told somebody whom to trust.
+pub(super) fn tells_authority(info: &ConfigMap) -> bool {
+    let data = info.data.clone().unwrap_or_default();
+    !HubInfo::from_data(&data).ca_bundle.trim().is_empty()
+}

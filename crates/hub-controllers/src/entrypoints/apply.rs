@@ -41,13 +41,17 @@ pub(super) async fn apply(client: &Client, decision: &Decision) -> Round {
         }
     }
     for (namespace, name, status) in &decision.tell {
-        let want = status_of("ClusterProxyEntrypoint", Some(namespace), name, status);
+        let mut want = status_of("ClusterProxyEntrypoint", Some(namespace), name, status);
+        // Of this object, and of no other of its name.
+        want["metadata"]["uid"] = status.uid.as_deref().into();
         let api = entrypoints(namespace);
         round.note(MANAGER.apply_status(&api, name, &want).await);
     }
     let configurations: Api<ManagedProxyConfiguration> = Api::all(client.clone());
-    for (name, status) in &decision.report {
-        let want = status_of("ManagedProxyConfiguration", None, name, status);
+    for (name, version, status) in &decision.report {
+        let mut want = status_of("ManagedProxyConfiguration", None, name, status);
+        // The hub writes conditions of its own: of the object that was seen, or not at all.
+        want["metadata"]["resourceVersion"] = version.as_str().into();
         round.note(MANAGER.apply_status(&configurations, name, &want).await);
     }
     round

@@ -24,8 +24,8 @@ pub(super) struct Decision {
     pub(super) delete: Vec<Doomed>,
     /// Namespace, name and status of entrypoints whose status is another one.
     pub(super) tell: Vec<(String, String, ClusterProxyEntrypointStatus)>,
-    /// Name and status of configurations whose status is another one.
-    pub(super) report: Vec<(String, ManagedProxyConfigurationStatus)>,
+    /// Name, version and status of configurations whose status is another one.
+    pub(super) report: Vec<(String, String, ManagedProxyConfigurationStatus)>,
 }
 
 /// Decides about everything at once.

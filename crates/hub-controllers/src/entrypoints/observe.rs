@@ -21,9 +21,9 @@ use crate::inventory;
 pub(super) struct Seen {
     pub(super) domain: String,
     pub(super) configurations: Vec<Arc<ManagedProxyConfiguration>>,
-    /// The configuration or a member is there and cannot be read: what it says is not known, so
+    /// Configurations and members that are there and cannot be read: what they say is not known, so
     /// nothing is taken to be unwanted.
-    pub(super) blind: bool,
+    pub(super) unreadable: Vec<String>,
     pub(super) members: BTreeSet<ClusterName>,
     /// Namespaces in which objects can be made.
     pub(super) namespaces: BTreeSet<String>,
@@ -75,8 +75,16 @@ impl Sources {
         Seen {
             domain: domain.to_owned(),
             configurations: self.configurations.all(),
-            blind: !self.configurations.unreadable().is_empty()
-                || !self.clusters.unreadable().is_empty(),
+            unreadable: [
+                (
+                    "ManagedProxyConfiguration",
+                    self.configurations.unreadable(),
+                ),
+                ("ManagedCluster", self.clusters.unreadable()),
+            ]
+            .into_iter()
+            .flat_map(|(kind, names)| names.into_iter().map(move |(_, n)| format!("{kind} {n}")))
+            .collect(),
             members: inventory::members(&self.clusters.all()),
             namespaces: inventory::open_namespaces(&self.namespaces.all()),
             entrypoints: self.entrypoints.all(),

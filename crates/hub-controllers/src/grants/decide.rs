@@ -28,6 +28,8 @@ pub(super) struct Seen {
     pub(super) entrypoints: Vec<Arc<ClusterProxyEntrypoint>>,
     pub(super) roles: Vec<Arc<Role>>,
     pub(super) bindings: Vec<Arc<RoleBinding>>,
+    /// There are entrypoints that cannot be read: what belongs to them is not known.
+    pub(super) blind: bool,
 }
 
 /// One object, by where it is and which it is.
@@ -73,8 +75,12 @@ pub(super) fn decide(seen: &Seen) -> Decision {
         .filter_map(|e| Grant::of(e))
         .map(|grant| ((grant.namespace.clone(), grant.name.clone()), grant))
         .collect();
-    let (roles, delete_roles) = sorted(&seen.roles, &grants);
-    let (bindings, delete_bindings) = sorted(&seen.bindings, &grants);
+    let (roles, mut delete_roles) = sorted(&seen.roles, &grants);
+    let (bindings, mut delete_bindings) = sorted(&seen.bindings, &grants);
+    if seen.blind {
+        delete_roles.clear();
+        delete_bindings.clear();
+    }
     let mut decision = Decision {
         delete_roles,
         delete_bindings,
@@ -267,18 +273,17 @@ fn object_name(entrypoint: &str, uid: &str) -> String {
     }
 }
 
-/// A service account of no namespace is nobody; the entrypoint's condition says so.
+/// One that RBAC would refuse is nobody; the entrypoint's condition says so.
 fn subject(subject: &Subject) -> Option<RbacSubject> {
-    let name = subject.name.clone();
-    match subject.kind {
-        _ if name.is_empty() => None,
-        SubjectKind::User => Some(("User", name, None)),
-        SubjectKind::Group => Some(("Group", name, None)),
-        SubjectKind::ServiceAccount => {
-            let namespace = subject.namespace.clone().filter(|n| !n.is_empty())?;
-            Some(("ServiceAccount", name, Some(namespace)))
-        }
+    if subject.problem().is_some() {
+        return None;
     }
+    let name = subject.name.clone();
+    Some(match subject.kind {
+        SubjectKind::User => ("User", name, None),
+        SubjectKind::Group => ("Group", name, None),
+        SubjectKind::ServiceAccount => ("ServiceAccount", name, subject.namespace.clone()),
+    })
 }
 
 #[cfg(test)]
@@ -351,6 +356,7 @@ mod tests {
             named(SubjectKind::User, "dev@example.com", None),
             named(SubjectKind::ServiceAccount, "ci", Some("tools")),
             named(SubjectKind::ServiceAccount, "lost", None),
+            named(SubjectKind::ServiceAccount, "CI_Bot", Some("tools")),
         ]));
         assert_eq!(
             serde_json::to_value(&seen.roles[0].rules).unwrap(),
@@ -387,6 +393,14 @@ mod tests {
         };
         assert_eq!(decision.delete_bindings, std::slice::from_ref(&doomed));
         assert_eq!(decision.delete_roles, [doomed]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_loses_no_right() {
+        let mut seen = of(entrypoint(vec![named(SubjectKind::Group, "team", None)]));
+        seen.entrypoints.clear();
+        seen.blind = true;
+        assert_eq!(decide(&seen), Decision::default());
     }
 
     #[test]

@@ -53,6 +53,24 @@ fn refusal(table: &NameTable<()>, host: &str) -> Refusal {
 }
 
 #[test]
+fn a_label_that_may_be_of_another_member_leads_nowhere() {
+    let members = ["b", "a--b"].map(cluster);
+    let mut builder = NameTable::builder("hub.test", members);
+    let declared = Declared {
+        object: "svc".to_owned(),
+        uid: "uid-1".to_owned(),
+        service: "svc".to_owned(),
+        namespace: "ns--a".to_owned(),
+        ports: vec![],
+    };
+    builder.entry(&cluster("b"), &declared, ()).unwrap();
+    let table = builder.build();
+    let refused = refusal(&table, "svc--ns--a--b.hub.test");
+    assert_eq!(refused.code, RefusalCode::AmbiguousName);
+    assert_eq!(uid(&table, "svc.ns--a.b"), Some("uid-1"));
+}
+
+#[test]
 fn every_form_of_a_name_leads_to_its_entry() {
     let table = table(LINES, &[("mysvc.cluster2", "foo.default.cluster2")]);
     for (host, expected) in [

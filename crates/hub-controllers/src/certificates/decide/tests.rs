@@ -48,12 +48,13 @@ fn trusted(data: &Data) -> usize {
 }
 
 fn step(data: &Data, second: i64) -> Plan {
-    plan(Some(&stored(data)), times(), at(second))
+    plan(Some(&stored(data)), true, times(), at(second))
 }
 
 #[test]
 fn a_root_is_trusted_before_it_signs_and_after_it_has_signed() {
-    assert!(matches!(plan(None, times(), at(0)), Plan::Create));
+    assert!(matches!(plan(None, false, times(), at(0)), Plan::Create));
+    assert!(matches!(plan(None, true, times(), at(0)), Plan::Lost));
     let first = created(&ca(0));
     let Plan::Keep { until } = step(&first, 1) else {
         panic!("a new authority is kept");
@@ -158,7 +159,7 @@ fn an_authority_of_somebody_else_is_never_written() {
     let mut theirs = secret(&created(&ca(0)));
     theirs.metadata.labels = None;
     let stored = Stored::of(&theirs);
-    let plan = |second| plan(Some(&stored), times(), at(second));
+    let plan = |second| plan(Some(&stored), true, times(), at(second));
     assert!(matches!(plan(1), Plan::Keep { .. }));
     assert!(matches!(plan(LIFETIME - 1), Plan::EndsSoon { .. }));
     assert!(matches!(plan(LIFETIME + 1), Plan::EndsSoon { .. }));

@@ -28,7 +28,7 @@ pub(super) fn decide(
     seen: &Seen,
     exposure: &Exposure,
     objects: &Objects,
-) -> Vec<(String, ManagedProxyConfigurationStatus)> {
+) -> Vec<(String, String, ManagedProxyConfigurationStatus)> {
     seen.configurations
         .iter()
         .filter(|configuration| lives(configuration.as_ref()))
@@ -36,7 +36,7 @@ pub(super) fn decide(
             let name = configuration.name_any();
             let said = if name == CONFIGURATION_NAME {
                 vec![
-                    services(exposure, objects),
+                    services(seen, exposure, objects),
                     images(configuration, seen.hub.as_deref()),
                     deployed(seen.hub.as_deref()),
                     certificates(seen),
@@ -53,7 +53,8 @@ pub(super) fn decide(
             };
             let status = status(configuration, said, seen);
             let told = configuration.status.as_ref() == Some(&status);
-            (!told).then_some((name, status))
+            let version = configuration.resource_version().unwrap_or_default();
+            (!told).then_some((name, version, status))
         })
         .collect()
 }
@@ -76,7 +77,7 @@ fn status(
     }
 }
 
-fn services(exposure: &Exposure, objects: &Objects) -> Said {
+fn services(seen: &Seen, exposure: &Exposure, objects: &Objects) -> Said {
     let mut reason = None;
     let mut sentences = vec![];
     for problem in &exposure.problems {
@@ -86,6 +87,18 @@ fn services(exposure: &Exposure, objects: &Objects) -> Said {
     for entry in &objects.by_hand {
         reason.get_or_insert("MadeByHand");
         sentences.push(format!("{}: {}", entry.field, entry.message));
+    }
+    for cluster in &objects.without_namespace {
+        reason.get_or_insert("NamespaceMissing");
+        sentences.push(format!(
+            "the namespace of cluster {cluster} is not there yet"
+        ));
+    }
+    for object in &seen.unreadable {
+        reason.get_or_insert("Unreadable");
+        sentences.push(format!(
+            "{object} cannot be read, and nothing is removed until it can"
+        ));
     }
     match reason {
         Some(reason) => (

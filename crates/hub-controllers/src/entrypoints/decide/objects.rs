@@ -8,10 +8,10 @@ use strait_api::{
     ClusterProxyEntrypoint, ManagedProxyConfiguration,
     wire_names::{CLUSTER_LABEL, CONFIGURATION_LABEL, MANAGED_BY, PROXY_GROUP, SOURCE_ANNOTATION},
 };
-use strait_names::{Exposure, ProblemReason, WantedEntrypoint};
+use strait_names::{Exposure, Problem, ProblemReason, WantedEntrypoint};
 use strait_types::ServiceName;
 
-use super::Seen;
+use super::{Seen, status::declared};
 use crate::inventory::lives;
 
 /// An entrypoint as the configuration wants it.
@@ -47,6 +47,8 @@ pub(super) struct Objects {
     pub(super) by_hand: Vec<ByHand>,
     /// How many entries an object made by hand stands in for, with the same service.
     pub(super) stand_ins: usize,
+    /// Members whose namespace is not there yet, or on its way out.
+    pub(super) without_namespace: BTreeSet<String>,
 }
 
 pub(super) fn decide(
@@ -67,15 +69,7 @@ pub(super) fn decide(
             index.place(entrypoint, &owner, seen, &mut objects);
         }
     }
-    // A field that cannot be read at all says nothing about what it wants removed.
-    let unreadable = |problem: &strait_names::Problem| {
-        problem.reason == ProblemReason::WrongType
-            && matches!(
-                problem.field.as_str(),
-                "spec.services" | "spec.serviceResolvers"
-            )
-    };
-    if seen.blind || exposure.problems.iter().any(unreadable) {
+    if !seen.unreadable.is_empty() {
         return objects;
     }
     let unwanted = seen.entrypoints.iter().filter(|e| {
@@ -83,12 +77,32 @@ pub(super) fn decide(
             let service: Result<ServiceName, _> = name.parse();
             service.is_ok_and(|service| wanted.contains(&service))
         });
-        is_ours(e) && lives(e.as_ref()) && !named
+        is_ours(e) && lives(e.as_ref()) && !named && !in_doubt(e, &exposure.problems)
     });
     objects
         .delete
         .extend(unwanted.filter_map(|e| Doomed::of(e)));
     objects
+}
+
+/// Whether the entry that made an object, or the field that had the entry, cannot be understood
+/// any more: then nobody knows that it is unwanted.
+fn in_doubt(object: &ClusterProxyEntrypoint, problems: &[Problem]) -> bool {
+    let Some(source) = object.annotations().get(SOURCE_ANNOTATION) else {
+        return false;
+    };
+    let within = |field: &str, outer: &str| {
+        let rest = field.strip_prefix(outer);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    problems.iter().any(|problem| {
+        // What these say is understood, and is something else than before.
+        let understood = matches!(
+            problem.reason,
+            ProblemReason::UnknownCluster | ProblemReason::Collision
+        );
+        !understood && (within(&problem.field, source) || within(source, &problem.field))
+    })
 }
 
 /// Whether a configuration made the object.
@@ -102,6 +116,12 @@ fn is_of_another(object: &ClusterProxyEntrypoint, uid: &str) -> bool {
     owners.any(|owner| owner.kind == "ManagedProxyConfiguration" && owner.uid != uid)
 }
 
+/// Whether nothing is wrong with what an object declares.
+fn is_valid(object: &ClusterProxyEntrypoint, cluster: &str) -> bool {
+    let cluster = cluster.parse().ok();
+    cluster.is_some_and(|cluster| declared(object).check(&cluster, ()).is_ok())
+}
+
 /// Namespace and name.
 fn place(object: &ClusterProxyEntrypoint) -> Option<(&str, &str)> {
     let metadata = &object.metadata;
@@ -111,7 +131,7 @@ fn place(object: &ClusterProxyEntrypoint) -> Option<(&str, &str)> {
 /// What is there, by where it is and by what it exposes.
 struct Index<'a> {
     by_place: BTreeMap<(&'a str, &'a str), &'a ClusterProxyEntrypoint>,
-    /// `(cluster, namespace, service)` of the living objects made by hand.
+    /// `(cluster, namespace, service)` of the living objects made by hand that can be resolved.
     by_hand: BTreeSet<(&'a str, &'a str, &'a str)>,
 }
 
@@ -128,7 +148,7 @@ impl<'a> Index<'a> {
                 continue;
             };
             index.by_place.insert((namespace, name), object);
-            if !is_ours(object) && lives(object.as_ref()) {
+            if !is_ours(object) && lives(object.as_ref()) && is_valid(object, namespace) {
                 let spec = &object.spec;
                 let service = (namespace, spec.namespace.as_str(), spec.service.as_str());
                 index.by_hand.insert(service);
@@ -149,6 +169,7 @@ impl<'a> Index<'a> {
         let (cluster, name) = (service.cluster().as_str(), service.to_string());
         if !seen.namespaces.contains(cluster) {
             // It is being made; its arrival is the next round.
+            objects.without_namespace.insert(cluster.to_owned());
             return;
         }
         let mut made = Made {
@@ -163,6 +184,11 @@ impl<'a> Index<'a> {
             // Its configuration is gone, and another has its name now.
             Some(found) if is_ours(found) && is_of_another(found, &owner.1) => {
                 objects.delete.extend(Doomed::of(found));
+            }
+            // A member's administrator has made their own: it stands in from now on.
+            Some(found) if is_ours(found) && self.by_hand.contains(&key) => {
+                objects.delete.extend(Doomed::of(found));
+                objects.stand_ins += 1;
             }
             Some(found) if is_ours(found) => {
                 if !made.is(found) {

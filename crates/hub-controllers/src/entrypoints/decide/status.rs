@@ -3,7 +3,7 @@
 use kube::ResourceExt;
 use rustls_pki_types::ServerName;
 use strait_api::{
-    ClusterProxyEntrypoint, ClusterProxyEntrypointStatus, Condition, ConditionStatus, SubjectKind,
+    Access, ClusterProxyEntrypoint, ClusterProxyEntrypointStatus, Condition, ConditionStatus,
     UpstreamTls, set_condition, wire_names::ACCEPTED,
 };
 use strait_names::{Declared, Entry, Exposure, InvalidEntry, NameTable};
@@ -53,7 +53,7 @@ fn table(seen: &Seen, exposure: &Exposure) -> NameTable<()> {
     table.build()
 }
 
-fn declared(object: &ClusterProxyEntrypoint) -> Declared {
+pub(super) fn declared(object: &ClusterProxyEntrypoint) -> Declared {
     Declared {
         object: object.name_any(),
         uid: object.uid().unwrap_or_default(),
@@ -115,10 +115,15 @@ fn in_table(object: &ClusterProxyEntrypoint, entry: &Entry<()>, table: &NameTabl
         return (ConditionStatus::False, "InvalidTls", message);
     }
     let mut message = format!("{service} is exposed");
-    if let Some(index) = nameless_account(object) {
-        message.push_str(&format!(
-            "; spec.subjects[{index}].namespace must be given, this subject is not let in"
-        ));
+    for (index, subject) in object.spec.subjects.iter().enumerate() {
+        if let Some(problem) = subject.problem() {
+            message.push_str(&format!(
+                "; spec.subjects[{index}].{problem}, this subject is not let in"
+            ));
+        }
+    }
+    if object.spec.access == Some(Access::Anonymous) {
+        message.push_str("; spec.access: `Anonymous` has no effect, callers must be known");
     }
     (ConditionStatus::True, "Accepted", message)
 }
@@ -133,14 +138,6 @@ fn wrong_tls(tls: &UpstreamTls) -> Option<String> {
     let bundle = Bundle::from_pem(tls.ca_bundle.as_ref()?.as_bytes());
     let error = bundle.err()?;
     Some(format!("spec.tls.caBundle: {error}"))
-}
-
-/// The first subject that is a service account of no namespace.
-fn nameless_account(object: &ClusterProxyEntrypoint) -> Option<usize> {
-    object.spec.subjects.iter().position(|subject| {
-        subject.kind == SubjectKind::ServiceAccount
-            && subject.namespace.as_deref().is_none_or(str::is_empty)
-    })
 }
 
 /// Why the table does not have an entrypoint: reason and message.

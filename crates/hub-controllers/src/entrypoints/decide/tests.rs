@@ -47,7 +47,7 @@ fn seen(spec: Value, entrypoints: Vec<ClusterProxyEntrypoint>) -> Seen {
     Seen {
         domain: "hub.test".to_owned(),
         configurations: vec![Arc::new(configuration("cluster-proxy", spec))],
-        blind: false,
+        unreadable: vec![],
         members: names.iter().map(|name| name.parse().unwrap()).collect(),
         namespaces: names.iter().map(ToString::to_string).collect(),
         entrypoints: entrypoints.into_iter().map(Arc::new).collect(),
@@ -80,7 +80,7 @@ fn applied(mut seen: Seen, decision: &Decision) -> Seen {
             }
         }
     }
-    for (name, status) in &decision.report {
+    for (name, _, status) in &decision.report {
         for configuration in &mut seen.configurations {
             if configuration.name_any() == *name {
                 Arc::make_mut(configuration).status = Some(status.clone());
@@ -249,7 +249,7 @@ fn a_field_that_cannot_be_read_takes_nothing_away() {
 fn an_object_that_cannot_be_read_takes_nothing_away() {
     let mut seen = settled(seen(seed(), vec![]));
     seen.configurations.clear();
-    seen.blind = true;
+    seen.unreadable = vec!["ManagedCluster cluster1".to_owned()];
     assert_eq!(decide(&seen).delete, []);
 }
 
@@ -331,14 +331,9 @@ fn an_entrypoint_by_hand_under_the_name_of_another_service_is_told() {
 
 #[test]
 fn a_second_entrypoint_of_a_service_is_told_at_both() {
-    let mut seen = settled(seen(seed(), vec![]));
-    let second = by_hand("cluster1", "mine", "search", "default");
-    seen.entrypoints.push(Arc::new(second));
-    let seen = settled(seen);
-    for (name, other) in [
-        ("mine", "search.default.cluster1"),
-        ("search.default.cluster1", "mine"),
-    ] {
+    let hands = ["mine", "yours"].map(|name| by_hand("cluster1", name, "search", "default"));
+    let seen = settled(seen(json!({}), hands.into()));
+    for (name, other) in [("mine", "yours"), ("yours", "mine")] {
         let (status, reason, message) = accepted(&seen, name);
         assert_eq!(
             (status, reason.as_str()),
@@ -348,6 +343,91 @@ fn a_second_entrypoint_of_a_service_is_told_at_both() {
             assert!(message.contains(&format!("`{object}`")), "{message}");
         }
     }
+}
+
+#[test]
+fn an_entrypoint_by_hand_stands_in_also_when_it_comes_later() {
+    let mut world = settled(seen(seed(), vec![]));
+    let mut wrong = by_hand("cluster1", "mine", "search", "default");
+    wrong.spec.ports = vec!["no port".to_owned()];
+    world.entrypoints.push(Arc::new(wrong));
+    let mut world = settled(world);
+    assert_eq!(
+        accepted(&world, "search.default.cluster1").0,
+        ConditionStatus::True
+    );
+    assert_eq!(accepted(&world, "mine").1, "InvalidPort");
+    world.entrypoints.retain(|e| e.name_any() != "mine");
+    let good = by_hand("cluster1", "mine", "search", "default");
+    world.entrypoints.push(Arc::new(good));
+    let world = settled(world);
+    assert!(!places(&world).contains("cluster1/search.default.cluster1"));
+    assert_eq!(accepted(&world, "mine").0, ConditionStatus::True);
+    assert_eq!(resolved(&world).0, ConditionStatus::True);
+}
+
+#[test]
+fn an_entry_that_turns_wrong_keeps_what_it_had_made() {
+    let good = |entry: Value| json!({ "services": [entry] });
+    let entry = json!({ "name": "search", "namespace": "default", "cluster": "cluster1" });
+    for (field, value, told) in [
+        ("port", json!(443), "spec.services[0].port: "),
+        ("namespace", json!(7), "spec.services[0].namespace: "),
+        ("name", json!("a.b"), "spec.services[0].name: "),
+    ] {
+        let mut world = settled(seen(good(entry.clone()), vec![]));
+        let mut wrong = entry.clone();
+        wrong[field] = value;
+        world.configurations = vec![Arc::new(configuration("cluster-proxy", good(wrong)))];
+        let mut world = settled(world);
+        assert_eq!(places(&world).len(), 1, "{told}");
+        assert!(
+            resolved(&world).2.starts_with(told),
+            "{}",
+            resolved(&world).2
+        );
+        // What is taken out goes.
+        world.configurations = vec![Arc::new(configuration("cluster-proxy", json!({})))];
+        assert_eq!(places(&settled(world)).len(), 0);
+    }
+    let map = |value: Value| json!({ "services": { "search": value, "other": "foo.default.svc" } });
+    let mut world = settled(seen(map(json!("search.default.svc")), vec![]));
+    world.configurations = vec![Arc::new(configuration("cluster-proxy", map(json!(7))))];
+    assert_eq!(places(&settled(world)).len(), 4);
+}
+
+#[test]
+fn a_field_in_doubt_holds_back_nothing_but_its_own() {
+    let both = |services: Value, resolvers: Value| json!({ "services": services, "serviceResolvers": resolvers });
+    let services = json!([{ "name": "search", "namespace": "default", "cluster": "cluster1" }]);
+    let resolvers =
+        json!([{ "hostnameTemplate": "a.$cluster", "namespace": "default", "name": "a" }]);
+    let mut world = settled(seen(both(services, resolvers), vec![]));
+    assert_eq!(places(&world).len(), 3);
+    let spec = both(json!([]), json!({}));
+    world.configurations = vec![Arc::new(configuration("cluster-proxy", spec))];
+    assert_eq!(
+        places(&settled(world)),
+        ["cluster1/a.default.cluster1", "cluster2/a.default.cluster2"]
+            .map(str::to_owned)
+            .into()
+    );
+}
+
+#[test]
+fn what_cannot_be_made_or_read_is_told() {
+    let mut world = seen(seed(), vec![]);
+    world.namespaces.remove("cluster2");
+    world.unreadable = vec!["ManagedCluster lab".to_owned()];
+    let (status, reason, message) = resolved(&settled(world));
+    assert_eq!(
+        (status, reason.as_str()),
+        (ConditionStatus::False, "NamespaceMissing")
+    );
+    assert!(
+        message.contains("cluster2") && message.contains("ManagedCluster lab"),
+        "{message}"
+    );
 }
 
 #[test]
