@@ -226,7 +226,10 @@ fn write(path: &Path, content: &[u8]) -> Result<(), StateError> {
         let mut file = options.open(&beside)?;
         file.write_all(content)?;
         file.sync_all()?;
-        fs::rename(&beside, path)
+        fs::rename(&beside, path)?;
+        // A token that is used stays used, also when the power fails.
+        let folder = path.parent().unwrap_or(Path::new("."));
+        fs::File::open(folder)?.sync_all()
     };
     written().map_err(|source| file(path, source))
 }

@@ -54,7 +54,7 @@ fn who_administers_a_namespace_administers_its_entrypoints() {
     }
     assert!(
         !edit["rules"].to_string().contains("connect"),
-        "writing entrypoints is not the right to connect"
+        "who writes entrypoints says who may connect, by `spec.subjects`, and may not by the role itself"
     );
     let view = find(&objects, Kind::ClusterRole, "strait-entrypoints-view").value();
     assert_eq!(
