@@ -228,7 +228,7 @@ fn write(path: &Path, content: &[u8]) -> Result<(), StateError> {
         file.sync_all()?;
         fs::rename(&beside, path)?;
         // A token that is used stays used, also when the power fails.
-        let folder = path.parent().unwrap_or(Path::new("."));
+        let folder = path.parent().unwrap_or_else(|| Path::new("."));
         fs::File::open(folder)?.sync_all()
     };
     written().map_err(|source| file(path, source))
