@@ -39,7 +39,7 @@ impl Incoming {
     pub async fn next(&mut self) -> Option<Request> {
         let shared = &self.shared;
         let next = poll_fn(|cx| {
-            shared.with(|state| match state.inbox.requests.pop_front() {
+            shared.with(|state| match state.inbox.requests.pop_first() {
                 Some(request) => Poll::Ready(Some(request)),
                 None if state.end.is_some() => Poll::Ready(None),
                 None => {

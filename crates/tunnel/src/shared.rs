@@ -66,12 +66,13 @@ pub(crate) enum Answer {
     Rejected { code: u16, text: String },
 }
 
-/// The peer's requests that nobody has taken yet. `Config::max_pending` bounds them; the session
-/// refuses what is beyond.
+/// The peer's requests that nobody has taken yet. `Config::max_pending` bounds them: the session
+/// refuses what is beyond, and one that the peer gives up is not kept. Their numbers rise, so the
+/// first came first.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     pub(crate) open: bool,
-    pub(crate) requests: VecDeque<(StreamId, Open)>,
+    pub(crate) requests: BTreeMap<StreamId, Open>,
     pub(crate) waker: Option<Waker>,
 }
 
@@ -90,7 +91,7 @@ impl Shared {
             entries: BTreeMap::new(),
             inbox: Inbox {
                 open: true,
-                requests: VecDeque::new(),
+                requests: BTreeMap::new(),
                 waker: None,
             },
             established: false,
@@ -225,7 +226,7 @@ impl State {
     fn on_opened(&mut self, id: StreamId, open: Open) {
         if self.inbox.open {
             self.entries.insert(id, Entry::default());
-            self.inbox.requests.push_back((id, open));
+            self.inbox.requests.insert(id, open);
             self.wakes.extend(self.inbox.waker.take());
         } else {
             self.proto
@@ -241,6 +242,10 @@ impl State {
     }
 
     fn on_ended(&mut self, id: StreamId, end: StreamEnd) {
+        if self.inbox.requests.remove(&id).is_some() {
+            self.entries.remove(&id);
+            return;
+        }
         if let Some(entry) = self.entries.get_mut(&id) {
             // What came as a whole, up to FIN, is still there to be read: the peer cut the
             // stream because of the other direction. Half a message is worth nothing.

@@ -111,6 +111,33 @@ async fn dropping_the_open_cancels_the_request_at_the_peer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn requests_that_were_given_up_are_forgotten() {
+    let (dialer, mut acceptor) = pair(Config::default()).await;
+    // Far more than may wait at a time.
+    for _ in 0..10_000 {
+        let given_up = dialer.session.open(Open::target("tcp:a.b:1"));
+        let opened = tokio::time::timeout(Duration::ZERO, given_up).await;
+        assert!(opened.is_err(), "nobody answers");
+    }
+    let asking = dialer.session.open(Open::target("tcp:c.d:1"));
+    let (opened, ()) = tokio::join!(asking, async {
+        let mut waiting = 0;
+        loop {
+            let request = acceptor.incoming.next().await.unwrap();
+            if request.open().target == "tcp:c.d:1" {
+                request.accept("").unwrap();
+                break;
+            }
+            // It is here, and its end is under way.
+            waiting += 1;
+        }
+        let most = usize::try_from(Config::default().max_pending).unwrap();
+        assert!(waiting <= most, "{waiting} of them were kept");
+    });
+    assert!(opened.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reset_is_seen_by_both_ends_with_its_code() {
     let (dialer, mut acceptor) = pair(Config::default()).await;
     let (mut ours, mut theirs) = stream_pair(&dialer, &mut acceptor).await;
