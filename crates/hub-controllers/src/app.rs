@@ -97,6 +97,7 @@ fn start_all(engine: &Engine<'_>, config: ControllerConfig) {
         clusters,
         namespaces,
         entrypoints: entrypoints.clone(),
+        failed: BTreeMap::new(),
     };
     engine.start(controller);
     engine.start(engine.grants(entrypoints));

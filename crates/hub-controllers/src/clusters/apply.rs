@@ -1,5 +1,7 @@
 //! Writes what was decided.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client,
@@ -15,8 +17,12 @@ use strait_types::ClusterName;
 
 use super::decide::{Decision, Told, owner};
 
-pub(super) async fn apply(client: &Client, decision: &Decision) -> Round {
-    let mut round = Round::new();
+/// Returns how it went, and the members whose namespace could not be made, with the reason.
+pub(super) async fn apply(
+    client: &Client,
+    decision: &Decision,
+) -> (Round, BTreeMap<String, String>) {
+    let (mut round, mut failed) = (Round::new(), BTreeMap::new());
     let namespaces: Api<Namespace> = Api::all(client.clone());
     for (name, uid) in &decision.delete {
         if round
@@ -27,7 +33,15 @@ pub(super) async fn apply(client: &Client, decision: &Decision) -> Round {
         }
     }
     for cluster in &decision.create {
-        if round.note(create(&namespaces, cluster).await).is_some() {
+        let created = create(&namespaces, cluster).await;
+        if let Err(error) = &created {
+            let why = match error {
+                kube::Error::Api(status) => status.message.clone(),
+                error => error.to_string(),
+            };
+            failed.insert(cluster.to_string(), why);
+        }
+        if round.note(created).is_some() {
             tracing::info!(%cluster, "namespace made");
         }
     }
@@ -35,7 +49,7 @@ pub(super) async fn apply(client: &Client, decision: &Decision) -> Round {
     for told in &decision.tell {
         round.note(tell(&clusters, told).await);
     }
-    round
+    (round, failed)
 }
 
 /// Makes the namespace; one that somebody else has made meanwhile stays as it is.

@@ -26,6 +26,8 @@ pub(super) struct Seen {
     pub(super) namespaces: Vec<Arc<Namespace>>,
     /// Namespaces that hold entrypoints which people made.
     pub(super) by_hand: BTreeSet<String>,
+    /// Members whose namespace could not be made the last time, and why.
+    pub(super) failed: BTreeMap<String, String>,
     pub(super) now: Timestamp,
 }
 
@@ -76,10 +78,14 @@ pub(super) fn decide(seen: &Seen) -> Decision {
         let said = match usable(member) {
             Err(said) => Some(said),
             Ok(cluster) => {
+                let failed = seen.failed.get(cluster.as_str());
                 if namespace.is_none() {
                     decision.create.push(cluster);
                 }
-                ready(member, namespace)
+                match (namespace, failed) {
+                    (None, Some(why)) => Some(not_made(why)),
+                    _ => ready(member, namespace),
+                }
             }
         };
         decision
@@ -130,6 +136,11 @@ fn ready(member: &ManagedCluster, namespace: Option<&Namespace>) -> Option<Said>
     let spoken = conditions.iter().any(|c| c.r#type == NAMESPACE_READY);
     let message = format!("entrypoints of the cluster lie in namespace {name}");
     (spoken && namespace.is_some()).then_some((ConditionStatus::True, "NamespaceExists", message))
+}
+
+fn not_made(why: &str) -> Said {
+    let message = format!("the namespace could not be made: {why}");
+    (ConditionStatus::False, "NamespaceNotMade", message)
 }
 
 fn told(member: &ManagedCluster, said: Said, now: Timestamp) -> Option<Told> {
@@ -193,6 +204,7 @@ mod tests {
             unreadable: BTreeSet::new(),
             namespaces: namespaces.into_iter().map(Arc::new).collect(),
             by_hand: BTreeSet::new(),
+            failed: BTreeMap::new(),
             now: Timestamp::UNIX_EPOCH,
         }
     }
@@ -293,6 +305,22 @@ mod tests {
             });
             assert_eq!(decide(&seen(vec![told], vec![])).tell, []);
         }
+    }
+
+    #[test]
+    fn a_namespace_that_cannot_be_made_is_told_and_tried_again() {
+        let mut seen = seen(vec![member("cluster1")], vec![]);
+        seen.failed
+            .insert("cluster1".to_owned(), "no quota".to_owned());
+        let decision = decide(&seen);
+        assert_eq!(decision.create.len(), 1);
+        let condition = &decision.tell[0].conditions[0];
+        assert_eq!(condition.reason, "NamespaceNotMade");
+        assert!(
+            condition.message.ends_with("no quota"),
+            "{}",
+            condition.message
+        );
     }
 
     #[test]
